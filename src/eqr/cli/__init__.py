@@ -1,0 +1,90 @@
+"""The `eqr` command: a verb per module, loaded only when that verb is used.
+
+`main` is the entry point. It turns a `UserError` into one clear line and exit code 2, Ctrl-C into exit code
+130, and leaves a traceback only for bugs.
+"""
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from eqr import __version__
+from eqr.errors import UserError
+
+COMMANDS = {
+    "tasks": ("eqr.cli.tasks", "List the kinds of puzzles there are."),
+    "data": ("eqr.cli.data", "Build, import and look at puzzle sets."),
+}
+"""Verb: (module whose `app` it is, line shown by `eqr --help`). The order is the order of the help."""
+
+
+class LazyCommands(TyperGroup):
+    """Knows every verb's help line without importing its module, so that `eqr --help` is quick."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the verbs in the order a newcomer meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """Load a verb's module and return its command; for the help screen a stand-in line is enough."""
+        if name not in COMMANDS:
+            return None
+        module, summary = COMMANDS[name]
+        command = typer.main.get_command(importlib.import_module(module).app)
+        command.name = name
+        command.short_help = summary
+        return command
+
+
+app = typer.Typer(
+    cls=LazyCommands,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        print(f"eqr {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    load: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Run a Python file first, such as one that registers your own task."),
+    ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Equilibrium reasoners: train small networks that solve puzzles by iterating until they settle."""
+    for path in load or []:
+        if not path.is_file():
+            raise UserError(f"--load {path}: no such file")
+        import runpy
+
+        runpy.run_path(str(path))
+
+
+def main() -> None:
+    """Run the command line and exit with 0 (done), 1 (a check said no), 2 (a mistake) or 130 (Ctrl-C)."""
+    try:
+        app()
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # the reader went away (`eqr ... | head`); leave quietly, without Python's complaint at shutdown
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

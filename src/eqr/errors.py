@@ -1,0 +1,19 @@
+"""The one exception a user's mistake raises, and the "did you mean" that goes with it.
+
+Every layer raises `UserError` for what a person can mend (a bad file, a mistyped key); the command line
+prints it without a traceback. Anything else that escapes is a bug in eqr.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """What went wrong, in words that name the field, the value and the fix."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the closest known word, else the list of known words."""
+    known = sorted(known)
+    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"

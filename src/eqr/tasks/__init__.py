@@ -1,0 +1,6 @@
+"""The kinds of puzzles: look one up by name with `task_named`, add one with `register`."""
+
+from eqr.tasks.base import Task
+from eqr.tasks.registry import register, task_named, task_names
+
+__all__ = ["Task", "register", "task_named", "task_names"]

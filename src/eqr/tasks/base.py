@@ -1,0 +1,166 @@
+"""`Task`: all that eqr needs to know about a kind of puzzle, and nothing about models.
+
+A puzzle is a fixed-size grid of symbols; inside eqr it is a row-major vector of small integer tokens, token 0
+being padding in every task. To add a kind of puzzle, write one subclass and `register` it (see
+docs/custom-tasks.md). Tasks know NumPy only: no torch, no files.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eqr.errors import UserError
+from eqr.value import Value
+
+Tokens = NDArray[np.uint8]
+"""Tokens of one grid, shape (cells,), or of many, shape (count, cells)."""
+
+PAD = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Whether an answer solves its puzzle and, if not, why, in words a person understands."""
+
+    valid: bool
+    reason: str = ""
+    cells: tuple[int, ...] = ()
+    """Row-major indices of the cells the reason is about, for highlighting."""
+
+    def __bool__(self) -> bool:
+        return self.valid
+
+
+VALID = Verdict(valid=True)
+
+
+def invalid(reason: str, *cells: int) -> Verdict:
+    """Return a negative verdict."""
+    return Verdict(valid=False, reason=reason, cells=tuple(int(cell) for cell in cells))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """One puzzle with its answer, as a generator makes them."""
+
+    puzzle: Tokens
+    answer: Tokens
+    rating: int = 0
+    """Difficulty; what it counts (backtracks, path length) is the task's `rating_name`."""
+    facts: dict[str, int] = field(default_factory=dict)
+    """Extra per-puzzle integers worth keeping, such as the number of shortest paths."""
+
+
+class Symmetries(ABC):
+    """A batch of relabellings, one per row, that turn puzzles into equally hard puzzles of the same task."""
+
+    @abstractmethod
+    def apply(self, grids: Tokens) -> Tokens:
+        """Transform grids (count, cells), row i by relabelling i."""
+
+    @abstractmethod
+    def inverse(self) -> "Symmetries":
+        """Return the relabellings that undo these."""
+
+
+@dataclass(frozen=True)
+class CellsAndTokens(Symmetries):
+    """Every symmetry of our tasks: move the cells, then rename the tokens, both by table look-up."""
+
+    cells: NDArray[np.intp]
+    """(count, cells): new cell c takes the token of old cell `cells[i, c]`."""
+    tokens: Tokens
+    """(count, vocabulary): token t becomes `tokens[i, t]`."""
+
+    def apply(self, grids: Tokens) -> Tokens:
+        """Two gathers, no Python loop."""
+        moved = np.take_along_axis(grids, self.cells, axis=1)
+        return np.take_along_axis(self.tokens, moved, axis=1)
+
+    def inverse(self) -> "CellsAndTokens":
+        """Invert both tables."""
+        return CellsAndTokens(np.argsort(self.cells, axis=1), np.argsort(self.tokens, axis=1).astype(np.uint8))
+
+
+class Generate(Value):
+    """How to generate puzzles; a task that can be steered declares a subclass as its `generate_options`."""
+
+
+class Task(ABC):
+    """A kind of puzzle: its grid, symbols, rules, symmetries and generator."""
+
+    name: str
+    """As typed on the command line, such as `sudoku-9x9`."""
+    summary: str
+    """One line for `eqr tasks`."""
+    shape: tuple[int, int]
+    """Rows and columns."""
+    symbols: str
+    """`symbols[t - 1]` is the character of token t; token 0 is padding."""
+    rating_name: str = "rating"
+    generate_options: ClassVar[type[Generate]] = Generate
+    identities: bool = False
+    """Whether a puzzle belongs to a family the model must be told about (Mini-ARC), by a learned vector."""
+    clues_name: str | None = None
+    """What `clues` counts, or None where it means nothing."""
+
+    @property
+    def cells(self) -> int:
+        """Number of cells, which is the sequence length a model sees."""
+        return self.shape[0] * self.shape[1]
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of tokens, padding included."""
+        return len(self.symbols) + 1
+
+    @abstractmethod
+    def parse(self, text: str) -> Tokens:
+        """Read one puzzle (or answer) as people paste it; `UserError` names what is wrong and where."""
+
+    @abstractmethod
+    def render(self, grid: Tokens, *, puzzle: Tokens | None = None, color: bool = False) -> str:
+        """Draw a grid for a terminal; given `puzzle`, cells that the solver filled stand out when `color`."""
+
+    @abstractmethod
+    def check(self, puzzle: Tokens, answer: Tokens) -> Verdict:
+        """Judge an answer by the rules of the puzzle alone, without any label."""
+
+    @abstractmethod
+    def check_puzzle(self, puzzle: Tokens) -> Verdict:
+        """Judge whether a puzzle is well formed and not contradictory on its face (cheap, no search)."""
+
+    @abstractmethod
+    def draw_symmetries(self, rng: np.random.Generator, count: int) -> Symmetries:
+        """Draw `count` random relabellings that never change what `check` says."""
+
+    @abstractmethod
+    def generate(self, rng: np.random.Generator, options: Generate | None = None) -> Iterator[Instance]:
+        """Yield puzzles without end, each solvable in exactly the way the task promises."""
+
+    def canonical(self, grids: Tokens) -> Tokens:
+        """Map each grid to one representative of its cheap symmetries, for duplicate and leak checks."""
+        return grids
+
+    def clues(self, puzzles: Tokens) -> NDArray[np.int64]:
+        """Count what is given in each puzzle (count, cells); only where `clues_name` is set."""
+        raise NotImplementedError(f"{self.name} has no clue count")
+
+    def options(self, given: dict[str, Any]) -> Generate:
+        """Build this task's generator options from what was typed, naming the nearest option for a typo."""
+        return self.generate_options.from_json(given, where=f"options of {self.name}")
+
+    def require_tokens(self, grid: Tokens) -> Tokens:
+        """Return the grid if its size and tokens fit this task; otherwise say what does not."""
+        if grid.shape[-1] != self.cells:
+            rows, columns = self.shape
+            raise UserError(
+                f"{self.name} needs {self.cells} cells ({rows}x{columns}), this grid has {grid.shape[-1]}"
+            )
+        if grid.size and int(grid.max()) >= self.vocabulary:
+            raise UserError(f"{self.name} has tokens 0..{self.vocabulary - 1}, this grid has {int(grid.max())}")
+        return grid

@@ -1,0 +1,94 @@
+"""Which tasks exist, by name.
+
+Built-in tasks are made when first asked for, so that listing names costs nothing; installed packages can add
+their own through the `eqr.tasks` entry-point group, and scripts through `register`.
+"""
+
+import re
+from collections.abc import Callable
+from importlib.metadata import entry_points
+
+from eqr.errors import UserError, nearest
+from eqr.tasks.base import Task
+
+_registered: dict[str, Task] = {}
+
+LISTED = (
+    "sudoku-4x4",
+    "sudoku-6x6",
+    "sudoku-9x9",
+    "sudoku-16x16",
+    "maze-unique",
+    "maze-1k",
+    "mini-arc",
+)
+"""Shown by `eqr tasks`; mazes of any size (`maze-11x11`, `maze-1k-12x12`) exist by pattern as well."""
+
+
+def register(task: Task) -> Task:
+    """Make a task known by its name in this process and return it."""
+    known = _registered.get(task.name)
+    if known is not None and known is not task:
+        raise UserError(f"a task named {task.name!r} is already registered; give yours another name")
+    _registered[task.name] = task
+    return task
+
+
+def task_names() -> list[str]:
+    """Return the names of all listed tasks, plug-ins and registered ones last."""
+    plugins = [point.name for point in entry_points(group="eqr.tasks")]
+    return [*LISTED, *(name for name in [*plugins, *_registered] if name not in LISTED)]
+
+
+def task_named(name: str) -> Task:
+    """Return the task of that name; the same object each time."""
+    if name not in _registered:
+        _registered[name] = _build(name)
+    return _registered[name]
+
+
+def _build(name: str) -> Task:
+    for pattern, make in _PATTERNS:
+        match = re.fullmatch(pattern, name)
+        if match:
+            return make(*(int(group) if group else 0 for group in match.groups()))
+    for point in entry_points(group="eqr.tasks"):
+        if point.name == name:
+            task = point.load()()
+            if not isinstance(task, Task):
+                raise UserError(f"plug-in {name!r} gives a {type(task).__name__}, not a Task")
+            return task
+    raise UserError(f"unknown task {name!r}{nearest(name, task_names())}")
+
+
+def _sudoku(rows: int, columns: int) -> Task:
+    from eqr.tasks.sudoku import Sudoku
+
+    return Sudoku.of_size(rows, columns)
+
+
+def _maze_unique(rows: int = 30, columns: int = 30) -> Task:
+    from eqr.tasks.maze import MazeUnique
+
+    return MazeUnique(rows or 30, columns or 30)
+
+
+def _maze_1k(rows: int = 30, columns: int = 30) -> Task:
+    from eqr.tasks.maze import MazeOpen
+
+    return MazeOpen(rows or 30, columns or 30)
+
+
+def _mini_arc() -> Task:
+    from eqr.tasks.mini_arc import MiniArc
+
+    return MiniArc()
+
+
+_PATTERNS: tuple[tuple[str, Callable[..., Task]], ...] = (
+    (r"sudoku-(\d+)x(\d+)", _sudoku),
+    (r"maze-unique(?:-(\d+)x(\d+))?", _maze_unique),
+    (r"maze-(\d+)x(\d+)", _maze_unique),
+    (r"maze-1k(?:-(\d+)x(\d+))?", _maze_1k),
+    (r"mini-arc", _mini_arc),
+)
