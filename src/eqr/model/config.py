@@ -1,0 +1,197 @@
+"""What a reasoner is made of, as one frozen value that is saved beside its weights as `config.json`.
+
+Every system of the paper is a different value of the same few fields; `eqr.model.systems` names them.
+"""
+
+from enum import StrEnum
+from math import ceil
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from eqr.value import Value
+
+
+class Mixer(StrEnum):
+    """How tokens exchange information inside a block."""
+
+    TOKENS = "tokens"  # an MLP over the token axis; position enters through its weights
+    ATTENTION = "attention"
+
+
+class Positions(StrEnum):
+    """How attention learns where a token is."""
+
+    NONE = "none"
+    LEARNED = "learned"
+    ROTARY = "rotary"
+    ROTARY_2D = "rotary-2d"
+
+
+class Move(StrEnum):
+    """One application of the block stack: which state it updates, given what."""
+
+    SCRATCH = "scratch"  # z_L <- f(z_L; z_H + x)
+    ANSWER = "answer"  # z_H <- f(z_H; z_L)
+    INPUT = "input"  # z <- f(z; x)
+    ALONE = "alone"  # z <- f(z; 0)
+
+
+class Feedforward(Value):
+    """Every block once, no iteration: the baseline."""
+
+    kind: Literal["feedforward"] = "feedforward"
+
+    def moves(self) -> tuple[Move, ...]:
+        """Return the applications of one segment in order."""
+        return (Move.INPUT,)
+
+
+class SingleState(Value):
+    """One latent state z, updated `applications` times a cycle."""
+
+    kind: Literal["single-state"] = "single-state"
+    cycles: PositiveInt = 3
+    applications: PositiveInt = 7
+    close_alone: bool = False
+    """Whether each cycle's last application does not see the input, as in TRM's single-z code."""
+
+    def moves(self) -> tuple[Move, ...]:
+        """Return the applications of one segment in order."""
+        last = Move.ALONE if self.close_alone else Move.INPUT
+        return ((Move.INPUT,) * (self.applications - 1) + (last,)) * self.cycles
+
+
+class TwoLevel(Value):
+    """Scratch z_L updated `scratch` times, then answer z_H once, `cycles` times over."""
+
+    kind: Literal["two-level"] = "two-level"
+    cycles: PositiveInt = 3
+    scratch: PositiveInt = 6
+    separate: bool = False
+    """Whether the two states have block stacks of their own (HRM) instead of sharing one (TRM, EqR)."""
+
+    def moves(self) -> tuple[Move, ...]:
+        """Return the applications of one segment in order."""
+        return ((Move.SCRATCH,) * self.scratch + (Move.ANSWER,)) * self.cycles
+
+
+Recurrence = Annotated[Feedforward | SingleState | TwoLevel, Field(discriminator="kind")]
+
+
+class FixedStart(Value):
+    """The same untrained random vector for every token of every puzzle (TRM, HRM, URM)."""
+
+    kind: Literal["fixed"] = "fixed"
+
+
+class RandomStart(Value):
+    """Drawn afresh for every trajectory (RI); a scale of 0 starts from zeros."""
+
+    kind: Literal["random"] = "random"
+    answer: NonNegativeFloat = 1.0
+    """Standard deviation of the answer state, sigma_H."""
+    scratch: NonNegativeFloat = 1.0
+    """Standard deviation of the scratch state, sigma_L."""
+
+
+class LearnedStart(Value):
+    """Predicted from the input by a two-layer MLP, z_0 = g(x)."""
+
+    kind: Literal["learned"] = "learned"
+
+
+Start = Annotated[FixedStart | RandomStart | LearnedStart, Field(discriminator="kind")]
+
+
+class Path(Value):
+    """The wrappers around each application: z <- z + (1 - damping) (f(z) - z) + noise * eps."""
+
+    damping: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Share of the old state that is kept, lambda."""
+    noise: NonNegativeFloat = 0.0
+    """Standard deviation of the path noise, beta."""
+    learned_noise: bool = False
+    """Whether the noise scale is a trained parameter, one per state, that starts at `noise`."""
+
+    @model_validator(mode="after")
+    def _learned_needs_a_start(self) -> "Path":
+        if self.learned_noise and self.noise == 0.0:
+            raise ValueError("learned_noise needs a noise above 0 to start from, such as 0.01")
+        return self
+
+
+STILL = Path()
+"""No damping and no noise."""
+
+
+class ReasonerConfig(Value):
+    """Everything that decides a reasoner's parameters and dynamics."""
+
+    task: str | None = None
+    """Name of the task it was made for, when there is one."""
+    rows: PositiveInt
+    columns: PositiveInt
+    vocabulary: Annotated[int, Field(ge=2)]
+    width: PositiveInt = 512
+    blocks: PositiveInt = 2
+    """Distinct blocks in each stack."""
+    mixer: Mixer = Mixer.TOKENS
+    positions: Positions = Positions.NONE
+    heads: PositiveInt = 8
+    expansion: PositiveFloat = 4.0
+    round_hidden_to: PositiveInt = 256
+    """Hidden sizes of gated MLPs are rounded up to a multiple of this."""
+    convolution: bool = False
+    """Whether the gated MLP has a short depthwise convolution over tokens (URM)."""
+    recurrence: Recurrence = TwoLevel()
+    start: Start = RandomStart()
+    path: Path = STILL
+    identities: NonNegativeInt = 0
+    """Rows of the sparse table of puzzle identities, 0 for none."""
+    identity_tokens: NonNegativeInt = 0
+    """Tokens put before the grid: the first carries the identity vector, the rest start as zeros."""
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "ReasonerConfig":
+        if self.mixer is Mixer.ATTENTION and self.width % (2 * self.heads):
+            raise ValueError(f"width {self.width} must be a multiple of 2 x heads = {2 * self.heads}")
+        if self.positions is Positions.ROTARY_2D and self.width % (4 * self.heads):
+            raise ValueError(f"rotary-2d needs width to be a multiple of 4 x heads = {4 * self.heads}")
+        if self.mixer is Mixer.TOKENS and self.positions in (Positions.ROTARY, Positions.ROTARY_2D):
+            raise ValueError("rotary positions act on attention; the token mixer has none to rotate")
+        if self.identities and not self.identity_tokens:
+            raise ValueError("identities need identity_tokens of at least 1 to carry their vector")
+        if isinstance(self.recurrence, Feedforward) and isinstance(self.start, RandomStart):
+            raise ValueError("a feedforward model has no state to start at random; use the fixed start")
+        return self
+
+    @property
+    def cells(self) -> int:
+        """Grid cells, which are the tokens that are decoded."""
+        return self.rows * self.columns
+
+    @property
+    def tokens(self) -> int:
+        """All tokens a block sees: identity tokens, then cells."""
+        return self.identity_tokens + self.cells
+
+    @property
+    def two_states(self) -> bool:
+        """Whether there is a scratch state beside the answer state."""
+        return isinstance(self.recurrence, TwoLevel)
+
+    @property
+    def applications(self) -> int:
+        """Applications of a block stack in one segment."""
+        return len(self.recurrence.moves())
+
+    @property
+    def layers_per_segment(self) -> int:
+        """Equivalent layers of one segment, N_eq in the paper."""
+        return self.blocks * self.applications
+
+    def hidden(self, size: int) -> int:
+        """Hidden size of a gated MLP whose input has `size` features."""
+        multiple = self.round_hidden_to
+        return multiple * ceil(round(self.expansion * size * 2 / 3) / multiple)

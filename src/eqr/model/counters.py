@@ -1,0 +1,66 @@
+"""Random numbers by counting: what a row draws depends on its key, never on its neighbours in the batch.
+
+A key stands for (seed, puzzle, restart). Starts and path noise are computed from it by hashing counters, on
+whatever device the model is, so that a trajectory is the same alone, in a batch, in a refilled slot or on
+another rank.
+"""
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+TRUNCATION = 2.0
+UNIT_SCALE = 1.13685
+"""A normal cut at +-2 times this has standard deviation 1 (its support is +-2.2737)."""
+
+_MASK = (1 << 63) - 1
+
+
+def row_key(seed: int, puzzle: bytes, restart: int) -> int:
+    """Return the key of one trajectory; `puzzle` is its tokens as bytes."""
+    text = f"{seed}/{restart}/".encode() + puzzle
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") & _MASK
+
+
+def scramble(values: Tensor) -> Tensor:
+    """Hash int64 values elementwise (the finaliser of splitmix64, on 63 bits); the result is not negative."""
+    values = values * -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed number
+    values = (values ^ _shift(values, 30)) * -4658895280553007687
+    values = (values ^ _shift(values, 27)) * -7723592293110705685
+    return (values ^ _shift(values, 31)) & _MASK
+
+
+def _shift(values: Tensor, bits: int) -> Tensor:
+    return (values >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def truncated_normal(keys: Tensor, stream: int, tokens: int, width: int) -> Tensor:
+    """Draw unit truncated normals, shape (tokens, rows, width), float32; `stream` separates uses of a key."""
+    base = scramble(keys + stream)
+    counters = torch.arange(tokens * width, device=keys.device).view(tokens, 1, width)
+    bits = scramble(base.view(1, -1, 1) + counters) >> 39  # 24 bits: what float32 can tell apart
+    uniform = (bits.float() + 0.5) * 2.0**-24
+    edge = torch.erf(torch.tensor(TRUNCATION / 2**0.5, device=keys.device))
+    return torch.erfinv(edge * (2.0 * uniform - 1.0)) * (2**0.5 * UNIT_SCALE)
+
+
+class NoiseBank:
+    """Standard normal vectors drawn once; path noise picks among them by hashed index.
+
+    A state of rows x tokens x width needs fresh noise at every application. Drawing it anew costs about as
+    much as the matrix products of a small model; picking each token's vector from a bank costs a copy.
+    """
+
+    SIZE = 1 << 14
+
+    def __init__(self, width: int, *, seed: int = 0, device: torch.device | None = None) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self.vectors = torch.randn(self.SIZE, width, generator=generator).to(device or torch.device("cpu"))
+
+    def pick(self, keys: Tensor, counter: int, tokens: int) -> Tensor:
+        """Return noise (tokens, rows, width) for application number `counter` of the rows with these keys."""
+        base = scramble(keys + counter)
+        token = torch.arange(tokens, device=keys.device).unsqueeze(1)
+        index = scramble(base + token) & (self.SIZE - 1)
+        return torch.nn.functional.embedding(index, self.vectors)

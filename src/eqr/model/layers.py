@@ -1,0 +1,119 @@
+"""The layers: normalisation, gated MLPs over channels and over tokens, attention.
+
+All take and give token-major states (tokens, rows, width), add their own residual and normalise, so that a
+block is their composition. Weights keep PyTorch's (out, in) shape; nothing is transposed in memory.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from eqr.model.config import ReasonerConfig
+from eqr.model.counters import TRUNCATION, UNIT_SCALE
+from eqr.model.positions import Rotation
+
+EPSILON = 1e-5
+
+
+def scaled_normal(*shape: int, std: float, generator: torch.Generator) -> Tensor:
+    """Draw a truncated normal whose realised standard deviation is `std`."""
+    unit = torch.empty(*shape)
+    nn.init.trunc_normal_(unit, a=-TRUNCATION, b=TRUNCATION, generator=generator)
+    return unit * (std * UNIT_SCALE)
+
+
+def matrix(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
+    """Make a weight (out, in) with standard deviation 1/sqrt(in)."""
+    return nn.Parameter(scaled_normal(rows, columns, std=columns**-0.5, generator=generator))
+
+
+def normalise(h: Tensor, dim: int) -> Tensor:
+    """R(h) = h / sqrt(mean(h^2) + eps) along `dim`, in float32, with neither gain nor bias."""
+    wide = h.float()
+    mean = wide.square().mean(dim=dim, keepdim=True)
+    return (wide * torch.rsqrt(mean + EPSILON)).to(h.dtype)
+
+
+def gate(both: Tensor, dim: int) -> Tensor:
+    """silu(g) * u for the two halves (gate first) of a projection."""
+    g, u = both.chunk(2, dim=dim)
+    return F.silu(g) * u
+
+
+class ChannelMlp(nn.Module):
+    """h <- R(h + W_down(silu(g) * u)), a gated MLP over the channels of each token."""
+
+    def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        hidden = config.hidden(config.width)
+        self.up = matrix(2 * hidden, config.width, generator)
+        self.down = matrix(config.width, hidden, generator)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Mix channels."""
+        flat = h.flatten(0, 1)
+        out = torch.addmm(flat, gate(flat @ self.up.t(), dim=1), self.down.t())
+        return normalise(out, dim=1).view_as(h)
+
+
+class ConvChannelMlp(nn.Module):
+    """URM's gated MLP: a depthwise convolution over tokens (position t sees t-1 and t) before W_down."""
+
+    def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        hidden = config.hidden(config.width)
+        self.up = matrix(2 * hidden, config.width, generator)
+        bound = 2**-0.5  # PyTorch's default for one input channel and a kernel of two
+        self.kernel = nn.Parameter(torch.empty(2, hidden).uniform_(-bound, bound, generator=generator))
+        self.bias = nn.Parameter(torch.empty(hidden).uniform_(-bound, bound, generator=generator))
+        self.down = matrix(config.width, hidden, generator)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Mix channels, with a glance at the token before."""
+        gated = gate(h @ self.up.t(), dim=2)
+        seen = gated * self.kernel[1] + self.bias
+        seen[1:] += gated[:-1] * self.kernel[0]
+        return normalise(h + F.silu(seen) @ self.down.t(), dim=2)
+
+
+class TokenMlp(nn.Module):
+    """h <- R(h + W_down(silu(g) * u)) over the token axis, the same weights for every channel."""
+
+    def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        hidden = config.hidden(config.tokens)
+        self.up = matrix(2 * hidden, config.tokens, generator)
+        self.down = matrix(config.tokens, hidden, generator)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Mix tokens; the normalisation runs over tokens, per channel."""
+        flat = h.flatten(1)
+        out = torch.addmm(flat, self.down, gate(self.up @ flat, dim=0))
+        return normalise(out, dim=0).view_as(h)
+
+
+class Attention(nn.Module):
+    """h <- R(h + W_out attention(h)), bidirectional, all heads from one packed projection."""
+
+    def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.qkv = matrix(3 * config.width, config.width, generator)
+        self.out = matrix(config.width, config.width, generator)
+
+    def forward(self, h: Tensor, rotation: Rotation | None) -> Tensor:
+        """Let every token look at every token of its row."""
+        q, k, v = (h @ self.qkv.t()).view(*h.shape[:2], 3, self.heads, -1).unbind(2)
+        if rotation is not None:
+            q, k = rotation.turn(q), rotation.turn(k)
+        # views only: (tokens, rows, heads, head) as (rows, heads, tokens, head)
+        q, k, v = (part.permute(1, 2, 0, 3) for part in (q, k, v))
+        seen = F.scaled_dot_product_attention(q, k, v)
+        mixed = seen.permute(2, 0, 1, 3).flatten(2)
+        return normalise(h + mixed @ self.out.t(), dim=2)
+
+
+Application = Callable[[Tensor, Tensor | None], Tensor]
+"""z, condition -> new z, all (tokens, rows, width); a block stack or a wrapper around one."""

@@ -1,0 +1,79 @@
+"""One segment: the applications of a recurrence, each wrapped by damping and noise, in one loop.
+
+The gradient window is the caller's: the last `tracked` applications are differentiated, those before run
+without a graph. Seven of 21 is TRM's last cycle, two of six HRM's one-step gradient, all is full
+back-propagation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from eqr.model.config import Move
+from eqr.model.counters import NoiseBank
+from eqr.model.layers import Application
+from eqr.model.state import State
+
+
+@dataclass(frozen=True)
+class Damped:
+    """z <- z + (1 - damping)(f(z) - z): the same fixed points, approached more slowly."""
+
+    application: Application
+    damping: float
+
+    def __call__(self, z: Tensor, condition: Tensor | None) -> Tensor:
+        """Apply and keep a share of the old state."""
+        return torch.lerp(z, self.application(z, condition), 1.0 - self.damping)
+
+
+class Noisy:
+    """f(z) + scale * eps, eps fresh for every application and drawn from the rows' own keys."""
+
+    def __init__(
+        self, application: Application, scale: float | Tensor, bank: NoiseBank, keys: Tensor, stream: int
+    ) -> None:
+        self.application, self.scale = application, scale
+        self._bank, self._keys, self._counter = bank, keys, stream
+
+    def __call__(self, z: Tensor, condition: Tensor | None) -> Tensor:
+        """Apply and perturb."""
+        self._counter += 2  # the two states' streams interleave
+        eps = self._bank.pick(self._keys, self._counter, z.shape[0]).to(z.dtype)
+        moved = self.application(z, condition)
+        if isinstance(self.scale, float):
+            return moved.add(eps, alpha=self.scale)
+        return torch.addcmul(moved, eps, self.scale.to(z.dtype))
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """The two applications of a segment, wrapped for this run."""
+
+    answer: Application
+    scratch: Application
+
+
+def run_segment(
+    state: State, x: Tensor, moves: Sequence[Move], wrapped: Wrapped, *, tracked: int | None = None
+) -> State:
+    """Apply `moves` in order; if gradients are on, the last `tracked` (None: all) record a graph."""
+    first_tracked = 0 if tracked is None else max(len(moves) - tracked, 0)
+    wanted = torch.is_grad_enabled()
+    answer, scratch, context = state.answer, state.scratch, None
+    for index, move in enumerate(moves):
+        if index == first_tracked:
+            context = None  # made without a graph; the tracked part needs its own
+        with torch.set_grad_enabled(wanted and index >= first_tracked):
+            if move is Move.SCRATCH:
+                assert scratch is not None
+                # z_H + x stays the same through a cycle's scratch applications
+                context = answer + x if context is None else context
+                scratch = wrapped.scratch(scratch, context)
+            else:
+                condition = {Move.ANSWER: scratch, Move.INPUT: x, Move.ALONE: None}[move]
+                answer = wrapped.answer(answer, condition)
+                context = None
+    return State(answer, scratch)

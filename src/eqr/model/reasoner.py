@@ -1,0 +1,138 @@
+"""`Reasoner`: embed a puzzle, start a state, advance it a segment, read it.
+
+The model is plain: it knows nothing of depth, breadth, halting, training or devices. Those are arguments of
+whoever calls it (`eqr.solve`, `eqr.train`), and compilation or precision are applied from outside.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from eqr.errors import UserError
+from eqr.model.blocks import Stack
+from eqr.model.config import Path, Positions, ReasonerConfig, TwoLevel
+from eqr.model.counters import NoiseBank
+from eqr.model.layers import Application, matrix, scaled_normal
+from eqr.model.operator import Damped, Noisy, Wrapped, run_segment
+from eqr.model.start import make_starter
+from eqr.model.state import Reading, State
+
+HALT_BIAS = -5.0
+"""A fresh model says "not done" with certainty, so that halting is learned and not stumbled into."""
+
+
+class Reasoner(nn.Module):
+    """A learned dynamical system z <- f(z; x) with two heads."""
+
+    identity_table: Tensor | None
+
+    def __init__(self, config: ReasonerConfig, *, seed: int = 0) -> None:
+        super().__init__()
+        self.config = config
+        self._moves = config.recurrence.moves()
+        generator = torch.Generator().manual_seed(seed)
+        width = config.width
+        self.embedding = nn.Parameter(
+            scaled_normal(config.vocabulary, width, std=width**-0.5, generator=generator)
+        )
+        self.position = (
+            nn.Parameter(scaled_normal(config.tokens, width, std=width**-0.5, generator=generator))
+            if config.positions is Positions.LEARNED
+            else None
+        )
+        separate = isinstance(config.recurrence, TwoLevel) and config.recurrence.separate
+        self.stack = Stack(config, generator)
+        self.answer_stack = Stack(config, generator) if separate else None
+        self.answer_head = matrix(config.vocabulary, width, generator)
+        self.halt_head = nn.Linear(width, 2)
+        nn.init.zeros_(self.halt_head.weight)
+        nn.init.constant_(self.halt_head.bias, HALT_BIAS)
+        self.starter = make_starter(config, generator)
+        self.log_noise = (
+            nn.Parameter(torch.full((2 if config.two_states else 1,), config.path.noise).log())
+            if config.path.learned_noise
+            else None
+        )
+        # trained by sign descent on the rows a batch uses, hence not an ordinary parameter
+        table = torch.zeros(config.identities, width) if config.identities else None
+        self.register_buffer("identity_table", table)
+        self._bank: NoiseBank | None = None
+
+    def identity_vectors(self, identities: Tensor) -> Tensor | None:
+        """Look up the identity vectors (rows, width) of a batch, None for models without identities."""
+        if self.identity_table is None:
+            return None
+        return self.identity_table.index_select(0, identities.long())
+
+    def embed(self, puzzles: Tensor, vectors: Tensor | None = None) -> Tensor:
+        """Embed puzzles (rows, cells), with their identity vectors, as x (tokens, rows, width)."""
+        config = self.config
+        if puzzles.shape[1] != config.cells:
+            raise UserError(f"this model reads {config.cells} cells, the puzzle has {puzzles.shape[1]}")
+        x = self.embedding[puzzles.t().long()]
+        if config.identity_tokens:
+            lead = x.new_zeros(config.identity_tokens, x.shape[1], config.width)
+            if vectors is not None:
+                lead = torch.cat((vectors.to(x.dtype).unsqueeze(0), lead[1:]))
+            x = torch.cat((lead, x))
+        if self.position is not None:
+            x = (x + self.position.unsqueeze(1)) * 0.5**0.5
+        return x * config.width**0.5
+
+    def start(self, x: Tensor, keys: Tensor) -> State:
+        """Return the initial state of each row; keys (rows,) int64 stand for (seed, puzzle, restart)."""
+        state: State = self.starter(x, keys)
+        return state
+
+    def segment(
+        self,
+        state: State,
+        x: Tensor,
+        keys: Tensor,
+        depths: Tensor,
+        *,
+        path: Path | None = None,
+        tracked: int | None = None,
+    ) -> State:
+        """Advance every row by one segment.
+
+        `depths` (rows,) int64 counts the segments each row has behind it, so that noise is fresh; `path`
+        overrides damping and noise for this run; `tracked` is the gradient window in applications.
+        """
+        wrapped = self._wrap(path or self.config.path, keys + (depths << 20))
+        return run_segment(state, x, self._moves, wrapped, tracked=tracked)
+
+    def read(self, state: State, before: State) -> Reading:
+        """Decode the answer state; the residual compares with the state a segment earlier."""
+        grid = state.answer[self.config.identity_tokens :]
+        scores = nn.functional.linear(state.answer[0], self.halt_head.weight, self.halt_head.bias).float()
+        return Reading(
+            logits=(grid @ self.answer_head.t()).transpose(0, 1),
+            halt=scores[:, 0],
+            go_on=scores[:, 1],
+            residual=state.distance(before),
+        )
+
+    def parameter_count(self) -> int:
+        """Number of trained parameters, without buffers and the sparse identity table."""
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def _wrap(self, path: Path, keys: Tensor) -> Wrapped:
+        scratch: Application = self.stack
+        answer: Application = self.answer_stack or self.stack
+        if path.damping:
+            scratch, answer = Damped(scratch, path.damping), Damped(answer, path.damping)
+        if path.noise:
+            bank = self._noise_bank(keys.device)
+            scales: list[float | Tensor] = [path.noise, path.noise]
+            if path.learned_noise:
+                if self.log_noise is None:
+                    raise UserError("this model has no learned noise scale; set path.learned_noise to false")
+                scales = [self.log_noise[0].exp(), self.log_noise[-1].exp()]
+            answer = Noisy(answer, scales[0], bank, keys, stream=0)
+            scratch = Noisy(scratch, scales[1], bank, keys, stream=1)
+        return Wrapped(answer=answer, scratch=scratch)
+
+    def _noise_bank(self, device: torch.device) -> NoiseBank:
+        if self._bank is None or self._bank.vectors.device != device:
+            self._bank = NoiseBank(self.config.width, device=device)
+        return self._bank

@@ -1,0 +1,85 @@
+"""The systems of the paper by name, each a function that returns a `ReasonerConfig`.
+
+Sizes are the published ones (spec of the paper's appendix D.1) unless overridden; variants are
+`config.replace(...)`, never another file.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from eqr.errors import UserError, nearest
+from eqr.model.config import (
+    Feedforward,
+    FixedStart,
+    Mixer,
+    Path,
+    Positions,
+    RandomStart,
+    ReasonerConfig,
+    SingleState,
+    TwoLevel,
+)
+from eqr.tasks.base import Task
+
+EQR_PATH = Path(damping=0.05, noise=0.01)
+"""The paper's lambda and beta."""
+
+
+def feedforward(task: Task, *, blocks: int = 42, **fields: Any) -> ReasonerConfig:
+    """Distinct blocks, each used once: 42 on Sudoku, 15 on mazes."""
+    return _config(task, recurrence=Feedforward(), start=FixedStart(), blocks=blocks, **fields)
+
+
+def weight_tied(task: Task, *, cycles: int = 3, applications: int = 7, **fields: Any) -> ReasonerConfig:
+    """One state, one stack applied over and over."""
+    recurrence = SingleState(cycles=cycles, applications=applications)
+    return _config(task, recurrence=recurrence, start=FixedStart(), **fields)
+
+
+def trm(task: Task, *, cycles: int = 3, scratch: int = 6, **fields: Any) -> ReasonerConfig:
+    """Two states that share one stack, from a fixed start."""
+    return _config(task, recurrence=TwoLevel(cycles=cycles, scratch=scratch), start=FixedStart(), **fields)
+
+
+def hrm(task: Task, *, cycles: int = 2, scratch: int = 2, blocks: int = 4, **fields: Any) -> ReasonerConfig:
+    """Two states with a stack each, always attention with rotary positions and an identity token."""
+    recurrence = TwoLevel(cycles=cycles, scratch=scratch, separate=True)
+    fields = {"mixer": Mixer.ATTENTION, "positions": Positions.ROTARY, "identity_tokens": 1, **fields}
+    return _config(task, recurrence=recurrence, start=FixedStart(), blocks=blocks, **fields)
+
+
+def urm(
+    task: Task, *, cycles: int = 2, applications: int = 6, blocks: int = 4, **fields: Any
+) -> ReasonerConfig:
+    """One state and a convolution inside the gated MLP."""
+    recurrence = SingleState(cycles=cycles, applications=applications)
+    fields = {"mixer": Mixer.ATTENTION, "positions": Positions.ROTARY, "identity_tokens": 1, **fields}
+    return _config(task, recurrence=recurrence, start=FixedStart(), blocks=blocks, convolution=True, **fields)
+
+
+def eqr(task: Task, *, cycles: int = 3, scratch: int = 6, **fields: Any) -> ReasonerConfig:
+    """TRM with random starts, damping and path noise."""
+    fields = {"start": RandomStart(), "path": EQR_PATH, **fields}
+    return _config(task, recurrence=TwoLevel(cycles=cycles, scratch=scratch), **fields)
+
+
+SYSTEMS: dict[str, Callable[..., ReasonerConfig]] = {
+    "feedforward": feedforward,
+    "weight-tied": weight_tied,
+    "trm": trm,
+    "hrm": hrm,
+    "urm": urm,
+    "eqr": eqr,
+}
+
+
+def system_named(name: str) -> Callable[..., ReasonerConfig]:
+    """Return a system's function by name."""
+    if name not in SYSTEMS:
+        raise UserError(f"unknown system {name!r}{nearest(name, SYSTEMS)}")
+    return SYSTEMS[name]
+
+
+def _config(task: Task, **fields: Any) -> ReasonerConfig:
+    rows, columns = task.shape
+    return ReasonerConfig(task=task.name, rows=rows, columns=columns, vocabulary=task.vocabulary, **fields)
