@@ -41,10 +41,11 @@ def task_names() -> list[str]:
 
 
 def task_named(name: str) -> Task:
-    """Return the task of that name; the same object each time."""
-    if name not in _registered:
-        _registered[name] = _build(name)
-    return _registered[name]
+    """Return the task of that name; the same object each time, also by another spelling of its name."""
+    if name in _registered:
+        return _registered[name]
+    task = _build(name)
+    return _registered.setdefault(task.name, task)
 
 
 def _build(name: str) -> Task:
