@@ -1,0 +1,148 @@
+"""`Batches`: an endless, shuffled, augmenting stream of training rows that resumes at the exact next row.
+
+What comes at stream position p depends only on (seed, p, puzzle set): the cursor is one integer, and rank r
+of w ranks reads positions r, r + w, r + 2w, ..., so that w shards interleaved are the single stream. Training
+by segments refills a varying number of rows per step, hence `take(count)` rather than batches of one size.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eqr.data.puzzles import PuzzleSet
+from eqr.errors import UserError
+from eqr.tasks.base import Task, Tokens
+
+BLOCK = 256
+"""Positions whose rows are drawn and augmented together; part of what a seed means, so never change it."""
+
+_ORDER, _SYMMETRY = 0, 1
+"""First word of a generator's key after the seed: keeps the two kinds of draws independent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Rows of a stream; row i of every array belongs to position `positions[i]`."""
+
+    inputs: Tokens
+    """(rows, cells) uint8."""
+    labels: Tokens
+    """(rows, cells) uint8; 0 is a cell that is not counted."""
+    identities: NDArray[np.int32]
+    indices: NDArray[np.int64]
+    """Row of the puzzle set that each row was made from; in a stream of fresh puzzles, the position."""
+    positions: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def rows(self, chosen: NDArray[np.int64] | slice) -> "Batch":
+        """Return some of the rows."""
+        return Batch(**{name: array[chosen] for name, array in vars(self).items()})
+
+    @classmethod
+    def joined(cls, parts: Sequence["Batch"]) -> "Batch":
+        """Return the rows of several batches as one."""
+        names = vars(parts[0])
+        return cls(**{name: np.concatenate([vars(part)[name] for part in parts]) for name in names})
+
+
+class Batches:
+    """A stream over a puzzle set: each epoch takes a random member of each group once, in random order.
+
+    `augment` turns every row by a fresh random symmetry of the task. A task with identities is never
+    augmented on the fly: a turned puzzle would belong to another identity (its variants are made on import).
+    """
+
+    def __init__(
+        self, puzzles: PuzzleSet, task: Task, *, seed: int, augment: bool, rank: int = 0, world: int = 1
+    ) -> None:
+        if not len(puzzles):
+            raise UserError("cannot draw batches from an empty puzzle set")
+        if puzzles.task != task.name:
+            raise UserError(f"these puzzles are {puzzles.task}, the task is {task.name}")
+        if not 0 <= rank < world:
+            raise UserError(f"rank {rank} does not exist in a world of {world}")
+        task.require_tokens(puzzles.inputs)
+        self.puzzles, self.task, self.seed = puzzles, task, seed
+        self.augment = augment and not task.identities
+        self.rank, self.world = rank, world
+        self._taken = 0
+        self._rows_by_group = np.argsort(puzzles.groups, kind="stable")
+        _, self._starts, self._sizes = np.unique(
+            puzzles.groups[self._rows_by_group], return_index=True, return_counts=True
+        )
+        self._epoch = lru_cache(maxsize=2)(self._draw_epoch)
+        self._block = lru_cache(maxsize=2)(self._draw_block)
+
+    @property
+    def rows_per_epoch(self) -> int:
+        """Number of groups, which is what all ranks together draw in one epoch."""
+        return len(self._sizes)
+
+    def take(self, count: int) -> Batch:
+        """Return this rank's next `count` rows."""
+        if count < 1:
+            raise UserError(f"cannot take {count} rows")
+        positions = np.arange(self._taken, self._taken + count, dtype=np.int64) * self.world + self.rank
+        self._taken += count
+        blocks = positions // BLOCK
+        parts = [
+            self._block(int(block)).rows(positions[blocks == block] % BLOCK) for block in np.unique(blocks)
+        ]
+        return Batch.joined(parts)
+
+    def state(self) -> dict[str, Any]:
+        """Return the cursor as plain JSON data."""
+        return {"taken": self._taken, "seed": self.seed, "puzzles": self.puzzles.digest}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on exactly where `state` was saved; another seed or puzzle set is an error."""
+        mine = self.state()
+        for key in ("seed", "puzzles"):
+            if state.get(key) != mine[key]:
+                raise UserError(
+                    f"cannot resume the data stream: it was saved with {key} {state.get(key)!r}, "
+                    f"this run has {mine[key]!r}"
+                )
+        self._taken = int(state["taken"])
+
+    def _draw_epoch(self, epoch: int) -> NDArray[np.int64]:
+        """Row numbers of one epoch, in order."""
+        rng = np.random.default_rng([self.seed, _ORDER, epoch])
+        order = rng.permutation(len(self._sizes))
+        members = rng.integers(self._sizes[order])
+        rows: NDArray[np.int64] = self._rows_by_group[self._starts[order] + members]
+        return rows
+
+    def _draw_block(self, block: int) -> Batch:
+        positions = np.arange(block * BLOCK, (block + 1) * BLOCK, dtype=np.int64)
+        epochs, offsets = np.divmod(positions, self.rows_per_epoch)
+        indices = np.concatenate([self._epoch(int(e))[offsets[epochs == e]] for e in np.unique(epochs)])
+        inputs, labels = self.puzzles.inputs[indices], self.puzzles.labels[indices]
+        if self.augment:
+            rng = np.random.default_rng([self.seed, _SYMMETRY, block])
+            symmetries = self.task.draw_symmetries(rng, BLOCK)
+            inputs, labels = symmetries.apply(inputs), symmetries.apply(labels)
+        identities = self.puzzles.identities[indices]
+        return Batch(
+            inputs=inputs, labels=labels, identities=identities, indices=indices, positions=positions
+        )
+
+
+def in_order(puzzles: PuzzleSet, rows: int) -> Iterator[Batch]:
+    """Yield the set once, in its own order, `rows` at a time; the last batch is short, never padded."""
+    for start in range(0, len(puzzles), rows):
+        indices = np.arange(start, min(start + rows, len(puzzles)), dtype=np.int64)
+        part = slice(start, start + rows)
+        yield Batch(
+            inputs=np.array(puzzles.inputs[part]),
+            labels=np.array(puzzles.labels[part]),
+            identities=np.array(puzzles.identities[part]),
+            indices=indices,
+            positions=indices,
+        )

@@ -1,0 +1,65 @@
+"""Is an imported row what it claims to be: a puzzle with one answer, and a label that solves it?
+
+Used by every source that reads files made elsewhere, so that a wrong row is met on import, by name, and not
+as a ceiling on accuracy weeks later.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from eqr.errors import UserError
+from eqr.progress import progress
+from eqr.tasks.base import PAD, Task, Tokens
+from eqr.tasks.sudoku import Sudoku
+
+CHUNK = 512
+
+
+def require_sound(
+    task: Task, inputs: Tokens, labels: Tokens, where: Callable[[int], str], *, quiet: bool = True
+) -> None:
+    """Raise a `UserError` for a row that is ill-formed, wrongly labelled or (Sudoku) ambiguous.
+
+    `where(row)` names the row in its file. Rows with ignored cells (label 0) have no whole answer to judge.
+    """
+    with progress(f"checking {task.name}", len(inputs), unit="puzzles", quiet=quiet) as shown:
+        for start in range(0, len(inputs), CHUNK):
+            rows = np.arange(start, min(start + CHUNK, len(inputs)))
+            bad = _unsolved(task, inputs[rows], labels[rows])
+            if bad.any():
+                row = int(rows[np.argmax(bad)])
+                raise UserError(f"{where(row)}: {_reason(task, inputs[row], labels[row])}")
+            if isinstance(task, Sudoku):
+                for row in rows.tolist():
+                    _require_unique(task, inputs[row], where(row))
+            shown.advance(len(rows))
+
+
+def _unsolved(task: Task, inputs: Tokens, labels: Tokens) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    padded = (inputs == PAD).any(axis=1)
+    whole = (labels != PAD).all(axis=1)
+    bad: np.ndarray[tuple[int], np.dtype[np.bool_]] = padded | (whole & ~task.check_many(inputs, labels))
+    return bad
+
+
+def _reason(task: Task, puzzle: Tokens, answer: Tokens) -> str:
+    if (puzzle == PAD).any():
+        return f"cell {int(np.argmax(puzzle == PAD)) + 1} of the puzzle is padding; every cell needs a symbol"
+    posed = task.check_puzzle(puzzle)
+    if not posed:
+        return f"the puzzle is not well formed: {posed.reason}; correct or remove the row"
+    wrong = task.check(puzzle, answer).reason
+    return f"the answer does not solve its puzzle: {wrong}; correct or remove the row"
+
+
+def _require_unique(task: Sudoku, puzzle: Tokens, where: str) -> None:
+    try:
+        solutions = task.solve(puzzle, limit=2).solutions
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
+    if solutions != 1:
+        many = "no solution" if solutions == 0 else "several solutions"
+        raise UserError(
+            f"{where}: the puzzle has {many}, it must have exactly one; correct or remove the row"
+        )

@@ -1,0 +1,169 @@
+"""Puzzle sets from CSV files with columns `question,answer` and, if there are, `source` and `rating`.
+
+This is the format of Sudoku-Extreme and Maze-1k. The file is streamed twice (count, then read), so that a
+thousand rows can be drawn from four million without holding them all.
+"""
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from eqr.data.checks import require_sound
+from eqr.data.puzzles import PuzzleSet
+from eqr.data.splits import chosen_rows
+from eqr.errors import UserError, nearest
+from eqr.progress import progress
+from eqr.tasks.base import Task, Tokens
+from eqr.tasks.registry import task_named
+
+COLUMNS = ("source", "question", "answer", "rating")
+REQUIRED = ("question", "answer")
+LARGEST = {"rating": 2**31 - 1, "source names": 2**15}
+
+
+class Row(NamedTuple):
+    """One line of the file as text."""
+
+    line: int
+    source: str
+    question: str
+    answer: str
+    rating: str
+
+
+def read_csv(
+    path: Path, task: Task | None = None, *, count: int | None = None, seed: int = 0, quiet: bool = True
+) -> PuzzleSet:
+    """Read a CSV file, or `count` of its rows drawn without replacement; every row read is checked.
+
+    Without a task the first row decides: its length and symbols.
+    """
+    first, total = _survey(path)
+    task = task or task_of_text(first.question, where=f"{path} line {first.line}")
+    if count is not None and not 0 < count <= total:
+        raise UserError(f"{path} has {total:,} rows; cannot draw {count:,} of them")
+    wanted = np.arange(total) if count is None else chosen_rows(total, count, seed)
+    table = _read_rows(path, task, wanted, quiet=quiet)
+    require_sound(
+        task, table.inputs, table.labels, lambda row: f"{path} line {table.lines[row]}", quiet=quiet
+    )
+    metadata = {"made_by": "eqr data import", "file": path.name, "rows": total}
+    puzzles = PuzzleSet.of(
+        task.name,
+        table.inputs,
+        table.labels,
+        ratings=table.ratings,
+        sources=table.sources,
+        source_names=tuple(table.source_names),
+        metadata=metadata,
+    )
+    if count is None:
+        return puzzles
+    return puzzles.with_metadata(sample={"seed": seed, "of": path.name, "indices": wanted.tolist()})
+
+
+def task_of_text(question: str, *, where: str) -> Task:
+    """Guess the task from a puzzle written as one line: mazes have walls, the rest is Sudoku."""
+    side = round(len(question) ** 0.5)
+    if side * side == len(question) and side > 1:
+        is_maze = "#" in question and "S" in question
+        name = f"maze-1k-{side}x{side}" if is_maze else f"sudoku-{side}x{side}"
+        try:
+            return task_named("maze-1k" if name == "maze-1k-30x30" else name)
+        except UserError:
+            pass
+    raise UserError(
+        f"{where}: cannot tell the task from a puzzle of {len(question)} characters; name it with --task, "
+        "or complete the row"
+    )
+
+
+class _Table(NamedTuple):
+    inputs: Tokens
+    labels: Tokens
+    ratings: list[int]
+    sources: list[int]
+    source_names: list[str]
+    lines: list[int]
+
+
+def _survey(path: Path) -> tuple[Row, int]:
+    """The first row, and how many there are."""
+    rows = _rows(path)
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"{path} has no rows below its header")
+    return first, 1 + sum(1 for _ in rows)
+
+
+def _read_rows(
+    path: Path, task: Task, wanted: np.ndarray[tuple[int], np.dtype[np.int64]], *, quiet: bool
+) -> _Table:
+    shape = (len(wanted), task.cells)
+    table = _Table(np.zeros(shape, np.uint8), np.zeros(shape, np.uint8), [], [], [], [])
+    numbers: dict[str, int] = {}
+    left = set(wanted.tolist())
+    with progress(f"reading {path.name}", len(wanted), unit="rows", quiet=quiet) as shown:
+        for number, row in enumerate(_rows(path)):
+            if number not in left:
+                continue
+            where, at = f"{path} line {row.line}", len(table.lines)
+            table.inputs[at] = _parsed(task, row.question, f"{where}, question")
+            table.labels[at] = _parsed(task, row.answer, f"{where}, answer")
+            table.ratings.append(_rating(row.rating, where))
+            table.sources.append(numbers.setdefault(row.source, len(numbers)))
+            table.lines.append(row.line)
+            shown.advance()
+    if len(numbers) > LARGEST["source names"]:
+        raise UserError(f"{path} names {len(numbers):,} sources; at most {LARGEST['source names']:,} fit")
+    table.source_names.extend(numbers)
+    return table
+
+
+def _parsed(task: Task, text: str, where: str) -> Tokens:
+    try:
+        return task.parse(text)
+    except UserError as error:
+        raise UserError(f"{where}: {error}; is --task {task.name} right, and the row complete?") from None
+
+
+def _rating(text: str, where: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 10 or int(text) > LARGEST["rating"]:
+        raise UserError(f"{where}: rating {text!r} is not a whole number from 0 to {LARGEST['rating']}")
+    return int(text)
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    """Stream the rows; bad columns, encoding or quoting are errors that name the line."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            columns = _columns(path, next(reader, []))
+            for cells in reader:
+                if len(cells) != len(columns):
+                    raise UserError(
+                        f"{path} line {reader.line_num} has {len(cells)} columns, the header {len(columns)}; "
+                        "the file may be cut off: get or export it again"
+                    )
+                row = {"source": "csv", "rating": "0", **dict(zip(columns, cells, strict=True))}
+                yield Row(reader.line_num, **row)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8") from None
+    except csv.Error as error:
+        raise UserError(f"{path} line {reader.line_num} is not valid CSV: {error}; mend the line") from None
+
+
+def _columns(path: Path, names: list[str]) -> list[str]:
+    for name in names:
+        if name not in COLUMNS:
+            raise UserError(f"{path}: unknown column {name[:40]!r}{nearest(name, COLUMNS)}")
+    missing = [name for name in REQUIRED if name not in names]
+    if missing or len(set(names)) != len(names):
+        problem = f"has no column {missing[0]!r}" if missing else "names a column twice"
+        raise UserError(f"{path} {problem}; the first line must be {','.join(COLUMNS)}")
+    return names

@@ -1,0 +1,110 @@
+"""`GeneratedStream`: an endless stream of puzzles never seen before, with the interface of `Batches`.
+
+For models that need more than a fixed set. Background processes generate ahead while the model trains; what
+comes at a position depends only on the seed, not on how many processes there are or when it was resumed.
+"""
+
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from eqr.data.batches import Batch
+from eqr.data.workers import ROWS, Block, Blocks
+from eqr.errors import UserError
+from eqr.tasks.base import Generate, Task
+
+
+class GeneratedStream:
+    """Fresh puzzles without end; rank r of w reads blocks r, r + w, ... of the seed's sequence of blocks.
+
+    With `workers`, scripts need the usual `if __name__ == "__main__":` guard of spawned processes. Call
+    `close`, or use it in a `with` block; workers end with their reader in any case.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        options: Generate | None = None,
+        *,
+        seed: int,
+        workers: int = 0,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        if not 0 <= rank < world:
+            raise UserError(f"rank {rank} does not exist in a world of {world}")
+        if workers < 0:
+            raise UserError(f"workers must be 0 or more, not {workers}")
+        self.task, self.options, self.seed, self.workers = task, options, seed, workers
+        self.rank, self.world = rank, world
+        self._taken = 0
+        self._blocks: Blocks | None = None
+        self._held: Batch | None = None
+        """Rows of the current block that are not taken yet."""
+
+    def take(self, count: int) -> Batch:
+        """Return this rank's next `count` rows."""
+        if count < 1:
+            raise UserError(f"cannot take {count} rows")
+        parts = []
+        while count:
+            rows = self._held if self._held is not None else self._next_rows()
+            part, rest = rows.rows(slice(count)), rows.rows(slice(count, None))
+            self._held = rest if len(rest) else None
+            self._taken += len(part)
+            count -= len(part)
+            parts.append(part)
+        return Batch.joined(parts)
+
+    def state(self) -> dict[str, Any]:
+        """Return the cursor as plain JSON data."""
+        options = None if self.options is None else self.options.digest()
+        return {"taken": self._taken, "seed": self.seed, "task": self.task.name, "options": options}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on exactly where `state` was saved; another seed, task or option is an error."""
+        mine = self.state()
+        for key in ("seed", "task", "options"):
+            if state.get(key) != mine[key]:
+                raise UserError(
+                    f"cannot resume the puzzle stream: it was saved with {key} {state.get(key)!r}, "
+                    f"this run has {mine[key]!r}"
+                )
+        self.close()
+        self._taken = int(state["taken"])
+
+    def close(self) -> None:
+        """End the background processes; a later `take` starts them again."""
+        if self._blocks is not None:
+            self._blocks.close()
+        self._blocks = self._held = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _next_rows(self) -> Batch:
+        """The untaken rows of the block that the cursor stands in."""
+        turn, offset = divmod(self._taken, ROWS)
+        number = turn * self.world + self.rank
+        if self._blocks is None:
+            self._blocks = Blocks(
+                self.task, self.options, seed=self.seed, workers=self.workers, start=number, stride=self.world
+            )
+        return _batch(next(self._blocks), number).rows(slice(offset, None))
+
+
+def _batch(block: Block, number: int) -> Batch:
+    positions = np.arange(number * ROWS, number * ROWS + len(block), dtype=np.int64)
+    return Batch(
+        inputs=block.inputs,
+        labels=block.labels,
+        identities=np.zeros(len(block), np.int32),
+        indices=positions,
+        positions=positions,
+    )

@@ -1,0 +1,152 @@
+"""Blocks of freshly generated puzzles, made in this process or ahead of time by background processes.
+
+Block b depends on (task, options, seed, b) alone, so any number of workers gives the same blocks in the same
+order. Worker k of w makes blocks k, k + w, ... and sends each down its own pipe; a full pipe makes it wait,
+which bounds how far it runs ahead, and a closed one ends it, so no worker outlives its reader.
+"""
+
+import multiprocessing
+import pickle
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eqr.errors import UserError
+from eqr.tasks.base import Generate, Instance, Task, Tokens
+
+ROWS = 16
+"""Puzzles per block; part of what a seed means, so never change it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Freshly generated puzzles as arrays, one row each."""
+
+    inputs: Tokens
+    labels: Tokens
+    ratings: NDArray[np.int32]
+    facts: dict[str, NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, instances: list[Instance]) -> Self:
+        """Stack instances; all of one task carry the same facts."""
+        return cls(
+            inputs=np.stack([instance.puzzle for instance in instances]),
+            labels=np.stack([instance.answer for instance in instances]),
+            ratings=np.array([instance.rating for instance in instances], np.int32),
+            facts={
+                name: np.array([instance.facts[name] for instance in instances], np.int64)
+                for name in instances[0].facts
+            },
+        )
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+def make_block(task: Task, options: Generate | None, seed: int, number: int) -> Block:
+    """Generate block `number` of a seed's endless sequence."""
+    rng = np.random.default_rng([seed, number])
+    return Block.of(list(islice(task.generate(rng, options), ROWS)))
+
+
+class Blocks:
+    """The blocks of a seed from `start` on, every `stride`-th; iterate, and `close` when done."""
+
+    def __init__(
+        self,
+        task: Task,
+        options: Generate | None,
+        *,
+        seed: int,
+        workers: int = 0,
+        start: int = 0,
+        stride: int = 1,
+    ) -> None:
+        self._job = (task, options, seed)
+        self._next, self._stride = start, stride
+        self._turn = 0
+        self._workers = _start_workers(self._job, workers, start, stride)
+
+    def __iter__(self) -> Iterator[Block]:
+        return self
+
+    def __next__(self) -> Block:
+        number = self._next
+        self._next += self._stride
+        if not self._workers:
+            return make_block(*self._job, number)
+        process, pipe = self._workers[self._turn]
+        self._turn = (self._turn + 1) % len(self._workers)
+        try:
+            block = pipe.recv()
+        except EOFError:
+            process.join()
+            self.close()
+            raise RuntimeError(f"a puzzle worker died with exit code {process.exitcode}") from None
+        if isinstance(block, UserError):
+            self.close()
+            raise block
+        assert isinstance(block, Block)
+        return block
+
+    def close(self) -> None:
+        """End the workers; harmless when already ended."""
+        for process, pipe in self._workers:
+            pipe.close()
+            process.terminate()
+        for process, _ in self._workers:
+            process.join()
+        self._workers = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+Job = tuple[Task, Generate | None, int]
+
+
+def _start_workers(job: Job, count: int, start: int, stride: int) -> list[tuple[SpawnProcess, Connection]]:
+    context = multiprocessing.get_context("spawn")  # fork is unsafe once torch or numba run threads
+    workers: list[tuple[SpawnProcess, Connection]] = []
+    for turn in range(count):
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(
+            target=_work, args=(job, start + turn * stride, count * stride, theirs), daemon=True
+        )
+        try:
+            process.start()
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise UserError(
+                f"task {job[0].name!r} cannot be sent to worker processes ({error}); use 0 workers, or "
+                "define it in an importable module"
+            ) from None
+        finally:
+            theirs.close()
+        workers.append((process, ours))
+    return workers
+
+
+def _work(job: Job, number: int, stride: int, pipe: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the parent decides
+    with suppress(BrokenPipeError, ConnectionResetError):
+        try:
+            while True:
+                pipe.send(make_block(*job, number))
+                number += stride
+        except UserError as error:
+            pipe.send(error)
