@@ -130,6 +130,11 @@ class Task(ABC):
     def check(self, puzzle: Tokens, answer: Tokens) -> Verdict:
         """Judge an answer by the rules of the puzzle alone, without any label."""
 
+    def check_many(self, puzzles: Tokens, answers: Tokens) -> NDArray[np.bool_]:
+        """Judge many answers, (count, cells) each; the same verdicts as `check`, without the reasons."""
+        rows = zip(puzzles, answers, strict=True)
+        return np.array([self.check(puzzle, answer).valid for puzzle, answer in rows], np.bool_)
+
     @abstractmethod
     def check_puzzle(self, puzzle: Tokens) -> Verdict:
         """Judge whether a puzzle is well formed and not contradictory on its face (cheap, no search)."""

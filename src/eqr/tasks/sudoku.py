@@ -1,0 +1,205 @@
+"""Sudoku of any box shape: reading, drawing, checking, solving, relabelling and generating.
+
+The token of digit d is d + 1, blank being digit 0, so 9x9 has the published vocabulary of 11 with padding.
+The exact search sits in sudoku_search.py (loaded on use, it needs numba), the generator in
+sudoku_generate.py, the symmetries in sudoku_symmetry.py, what people paste and see in sudoku_text.py.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eqr.errors import UserError
+from eqr.tasks import sudoku_generate, sudoku_symmetry, sudoku_text
+from eqr.tasks.base import VALID, CellsAndTokens, Generate, Instance, Task, Tokens, Verdict, invalid
+from eqr.tasks.sudoku_generate import SudokuOptions
+from eqr.tasks.sudoku_text import BLANK
+
+BOXES = {4: (2, 2), 6: (2, 3), 9: (3, 3), 16: (4, 4)}
+"""Box rows and columns of the usual sizes."""
+FEWEST_CLUES = {4: 4, 6: 8, 9: 17}
+"""Proven least number of clues of a puzzle with one solution; elsewhere all digits but one must appear."""
+LARGEST = 25
+
+SOLVE_STEPS = 20_000_000
+"""Where an exact search gives up: about a minute. Of 9x9 puzzles with one solution none comes near."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Solved:
+    """What the exact search says about one puzzle."""
+
+    solutions: int
+    """Number of solutions, counted up to the limit."""
+    answer: Tokens | None
+    """The solution, if there is exactly one."""
+    backtracks: int
+    """Dead ends met while finding the solutions: how hard the puzzle is for a search. 0: no guess failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolvedMany:
+    """What the exact search says about many puzzles, one entry per row."""
+
+    solutions: NDArray[np.int64]
+    answers: Tokens
+    """First solution found; all padding where there is none."""
+    backtracks: NDArray[np.int64]
+
+
+class Sudoku(Task):
+    """Fill every row, column and box with each digit once."""
+
+    rating_name = "backtracks"
+    clues_name = "clues"
+    generate_options: ClassVar[type[Generate]] = SudokuOptions
+
+    def __init__(self, box_rows: int, box_columns: int) -> None:
+        size = box_rows * box_columns
+        if min(box_rows, box_columns) < 1 or not 2 <= size <= LARGEST:
+            raise UserError(f"Sudoku boxes of {box_rows}x{box_columns}: a box needs 2 to {LARGEST} cells")
+        self.size, self.box_rows, self.box_columns = size, box_rows, box_columns
+        usual = BOXES.get(size) == (box_rows, box_columns)
+        self.name = f"sudoku-{size}x{size}" + ("" if usual else f"-boxes-{box_rows}x{box_columns}")
+        self.summary = f"{size}x{size} Sudoku with boxes of {box_rows}x{box_columns}, one solution each"
+        self.shape = (size, size)
+        self.symbols = sudoku_text.SYMBOLS[: size + 1]
+        cells = np.arange(size * size)
+        row, column = cells // size, cells % size
+        box = row // box_rows * box_rows + column // box_columns
+        self.units: NDArray[np.int64] = np.stack([row, size + column, 2 * size + box], axis=1).astype(
+            np.int64
+        )
+        """(cells, 3): the row, column and box of each cell, numbered through from 0 to 3 * size - 1."""
+        self.members: NDArray[np.intp] = np.argsort(self.units, axis=0, kind="stable").T.reshape(-1, size)
+        """(3 * size, size): the cells of each row, column and box."""
+
+    @classmethod
+    def of_size(cls, rows: int, columns: int) -> Self:
+        """Return the Sudoku of a usual size, with its usual boxes."""
+        if rows != columns or rows not in BOXES:
+            known = ", ".join(f"{size}x{size}" for size in BOXES)
+            raise UserError(
+                f"no Sudoku of {rows}x{columns}; known: {known} (other boxes: Sudoku(rows, columns))"
+            )
+        return cls(*BOXES[rows])
+
+    def parse(self, text: str) -> Tokens:
+        """Read digits with `.`, `0`, `_` or `*` for blanks, with or without line breaks and box lines."""
+        return sudoku_text.parse(text, self.symbols, self.size)
+
+    def render(self, grid: Tokens, *, puzzle: Tokens | None = None, color: bool = False) -> str:
+        """Draw the grid with box lines; with `color`, filled-in cells are bold, changed givens red."""
+        self.require_tokens(grid)
+        boxes = (self.box_rows, self.box_columns)
+        return sudoku_text.render(grid, self.symbols, boxes, puzzle if color else None)
+
+    def check(self, puzzle: Tokens, answer: Tokens) -> Verdict:
+        """Say whether the answer keeps the givens and has each digit once in every row, column and box."""
+        self.require_tokens(puzzle)
+        self.require_tokens(answer)
+        changed = np.flatnonzero((puzzle > BLANK) & (puzzle != answer))
+        if changed.size:
+            cell = int(changed[0])
+            now = f"changed to {self._symbol(answer[cell])}" if answer[cell] > BLANK else "removed"
+            return invalid(
+                f"the given {self._symbol(puzzle[cell])} in {self._place(cell)} was {now}", *changed
+            )
+        blank = np.flatnonzero(answer <= BLANK)
+        if blank.size:
+            others = f" (and {blank.size - 1} more)" if blank.size > 1 else ""
+            return invalid(f"{self._place(int(blank[0]))} is left blank{others}", *blank)
+        return self._repeated(answer)
+
+    def check_many(self, puzzles: Tokens, answers: Tokens) -> NDArray[np.bool_]:
+        """Judge all rows at once."""
+        self.require_tokens(puzzles)
+        self.require_tokens(answers)
+        kept = ((puzzles <= BLANK) | (puzzles == answers)).all(axis=1)
+        bits = np.left_shift(1, answers, dtype=np.int32)
+        bits = bits.reshape(-1, self.box_columns, self.box_rows, self.box_rows, self.box_columns)
+        every_digit = (1 << (self.size + 2)) - 4  # the bits of tokens 2, 3, ...
+        for unit in ((3, 4), (1, 2), (2, 4)):  # axes of a row, a column and a box
+            kept &= (np.bitwise_or.reduce(bits, axis=unit) == every_digit).all(axis=(1, 2))
+        return np.asarray(kept, np.bool_)
+
+    def check_puzzle(self, puzzle: Tokens) -> Verdict:
+        """Say whether the givens contradict each other on their face."""
+        self.require_tokens(puzzle)
+        padding = np.flatnonzero(puzzle == 0)
+        if padding.size:
+            return invalid(f"{self._place(int(padding[0]))} holds padding, not a digit or a blank", *padding)
+        return self._repeated(puzzle)
+
+    def _repeated(self, grid: Tokens) -> Verdict:
+        """Name the first row, column or box with a digit in it twice."""
+        held = grid[self.members]
+        counts = (held[:, :, None] == np.arange(2, self.size + 2)).sum(axis=1)
+        units, digits = np.nonzero(counts > 1)
+        if not units.size:
+            return VALID
+        unit, token = int(units[0]), int(digits[0]) + 2
+        cells = self.members[unit][held[unit] == token]
+        kind, number = ("row", "column", "box")[unit // self.size], unit % self.size + 1
+        times = "twice" if len(cells) == 2 else f"{len(cells)} times"
+        places = " and ".join(self._place(int(cell)) for cell in cells)
+        return invalid(f"{kind} {number} has {self._symbol(token)} {times}: {places}", *cells)
+
+    def _symbol(self, token: int) -> str:
+        return self.symbols[token - 1]
+
+    def _place(self, cell: int) -> str:
+        return f"row {cell // self.size + 1}, column {cell % self.size + 1}"
+
+    def draw_symmetries(self, rng: np.random.Generator, count: int) -> CellsAndTokens:
+        """Draw digit names, row and column orders that keep the boxes, and for square boxes transposition."""
+        return sudoku_symmetry.draw(rng, count, self.box_rows, self.box_columns)
+
+    def canonical(self, grids: Tokens) -> Tokens:
+        """Undo all symmetries for nearly every puzzle; always undo digit names and transposition."""
+        return sudoku_symmetry.canonical(self.require_tokens(grids), self.box_rows, self.box_columns)
+
+    def clues(self, puzzles: Tokens) -> NDArray[np.int64]:
+        """Count the givens of each puzzle."""
+        return np.asarray((puzzles > BLANK).sum(axis=-1), np.int64)
+
+    def solve(self, puzzle: Tokens, *, limit: int = 2) -> Solved:
+        """Search exactly for up to `limit` solutions; `UserError` if the search outgrows all patience."""
+        many = self.solve_many(puzzle[None], limit=limit)
+        count = int(many.solutions[0])
+        answer = many.answers[0] if count == 1 and limit > 1 else None
+        return Solved(solutions=count, answer=answer, backtracks=int(many.backtracks[0]))
+
+    def solve_many(self, puzzles: Tokens, *, limit: int = 2) -> SolvedMany:
+        """Search exactly for up to `limit` solutions of each puzzle (count, cells)."""
+        from eqr.tasks.sudoku_search import all_digits, search
+
+        self.require_tokens(puzzles)
+        digits = np.maximum(puzzles, BLANK) - np.uint8(1)
+        answers = np.zeros_like(digits)
+        solutions, backtracks = np.zeros(len(digits), np.int64), np.zeros(len(digits), np.int64)
+        order, allowed = np.arange(self.cells), all_digits(self.cells)
+        for row, puzzle in enumerate(digits):
+            found = search(puzzle, answers[row], allowed, order, self.units, limit, SOLVE_STEPS, 0)
+            if not found.complete:
+                raise UserError(
+                    f"{self.name} puzzle {row + 1}: undecided after {SOLVE_STEPS:,} steps; add clues"
+                )
+            solutions[row], backtracks[row] = found.solutions, found.backtracks
+        answers[solutions > 0] += 1
+        return SolvedMany(solutions=solutions, answers=answers, backtracks=backtracks)
+
+    def generate(self, rng: np.random.Generator, options: Generate | None = None) -> Iterator[Instance]:
+        """Yield puzzles with exactly one solution, rated by the backtracks an exact search needs."""
+        chosen = SudokuOptions() if options is None else options
+        if not isinstance(chosen, SudokuOptions):
+            raise UserError(f"{self.name} is steered by SudokuOptions, not {type(chosen).__name__}")
+        fewest = FEWEST_CLUES.get(self.size, self.size - 1)
+        if chosen.clues is not None and not fewest <= chosen.clues <= self.cells:
+            raise UserError(
+                f"clues = {chosen.clues}: with one solution, {self.name} has {fewest} to {self.cells} clues"
+            )
+        return sudoku_generate.endless(rng, chosen, self.units, self.name)
