@@ -1,0 +1,214 @@
+"""The one loop: rows advance segment by segment until their halting rule or the depth stops them.
+
+`Rows` and `advance` are what the loop and the engine share; the engine differs only in refilling rows. A row
+that has stopped is taken out of the batch, so it can never change again.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from eqr.errors import UserError
+from eqr.model.config import Path
+from eqr.model.counters import row_key
+from eqr.model.cut import default_pool, segment_and_read
+from eqr.model.reasoner import Reasoner
+from eqr.model.state import Reading, State, join
+from eqr.solve.budget import Budget
+from eqr.solve.candidates import WINDOW, Candidates, Status
+from eqr.tasks.base import Tokens
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Trajectories under way side by side; row i of every tensor belongs to trajectory i."""
+
+    x: Tensor
+    """(tokens, rows, width): the embedded puzzles."""
+    state: State
+    keys: Tensor
+    """(rows,) int64: stand for (seed, puzzle, restart)."""
+    depths: Tensor
+    """(rows,) int64: segments behind each row."""
+    logits: Tensor
+    """(rows, cells, vocabulary): the last reading's; before the first segment, those of the start."""
+    residuals: Tensor
+    """(rows, window, 2): changes of latents and of logits in the last segments, the latest last."""
+    counters: Tensor
+    """(rows, width of the halting rule)."""
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, rows: Tensor) -> "Rows":
+        """Copy out some rows by index."""
+        by_row = {name: getattr(self, name).index_select(0, rows) for name in _BY_ROW}
+        return Rows(x=self.x.index_select(1, rows), state=self.state.take(rows), **by_row)
+
+    def put(self, rows: Tensor, other: "Rows") -> None:
+        """Overwrite some rows in place."""
+        self.x.index_copy_(1, rows, other.x)
+        self.state.put(rows, other.state)
+        for name in _BY_ROW:
+            getattr(self, name).index_copy_(0, rows, getattr(other, name))
+
+    def join(self, other: "Rows") -> "Rows":
+        """Put other rows behind these."""
+        by_row = {name: torch.cat((getattr(self, name), getattr(other, name))) for name in _BY_ROW}
+        return Rows(x=torch.cat((self.x, other.x), dim=1), state=join([self.state, other.state]), **by_row)
+
+
+_BY_ROW = [field.name for field in fields(Rows) if field.name not in ("x", "state")]
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """Rows after a segment."""
+
+    rows: Rows
+    reading: Reading
+    halted: Tensor
+    """Which rows the halting rule stops, bool (rows,)."""
+    done: Tensor
+    """Which rows end here, by the rule or for lack of depth."""
+
+
+class Dynamics:
+    """A reasoner under a budget: how rows begin, advance and are probed in this run."""
+
+    def __init__(self, reasoner: Reasoner, budget: Budget, *, window: int = WINDOW) -> None:
+        self.reasoner, self.budget = reasoner, budget
+        self.window = min(window, budget.depth)
+        self.path = budget.path(reasoner.config.path)
+        self.device = reasoner.embedding.device
+        self._pool = default_pool(reasoner.config, self.device)
+
+    def begin(self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None = None) -> Rows:
+        """Embed puzzles (rows, cells) and start each row from its key."""
+        rows, device = len(puzzles), self.device
+        vectors = None
+        if identities is not None and self.reasoner.config.identities:
+            vectors = self.reasoner.identity_vectors(torch.as_tensor(identities, device=device))
+        x = self.reasoner.embed(torch.as_tensor(puzzles, device=device), vectors)
+        row_keys = torch.tensor(keys, dtype=torch.int64, device=device)
+        state = self.reasoner.start(x, row_keys)
+        halting = self.budget.halting
+        return Rows(
+            x=x,
+            state=state,
+            keys=row_keys,
+            depths=torch.zeros(rows, dtype=torch.int64, device=device),
+            logits=self.reasoner.read(state, state).logits,
+            residuals=torch.full((rows, self.window, 2), torch.nan, device=device),
+            counters=torch.zeros(rows, 0, device=device)
+            if halting is None
+            else halting.start(rows, device=device),
+        )
+
+    def advance(self, rows: Rows) -> Advanced:
+        """Run one segment on every row, in place, and ask the halting rule."""
+        state, reading = self._segment(rows, self.path, into=rows.state)
+        moved = torch.linalg.vector_norm(reading.logits.float() - rows.logits.float(), dim=-1).mean(dim=-1)
+        latest = torch.stack((reading.residual, moved), dim=1).unsqueeze(1)
+        depths, counters = rows.depths + 1, rows.counters
+        halted = torch.zeros(len(rows), dtype=torch.bool, device=self.device)
+        if self.budget.halting is not None:
+            counters, halted = self.budget.halting.update(counters, reading, depths)
+        after = Rows(
+            x=rows.x,
+            state=state,
+            keys=rows.keys,
+            depths=depths,
+            logits=reading.logits,
+            residuals=torch.cat((rows.residuals[:, 1:], latest), dim=1),
+            counters=counters,
+        )
+        return Advanced(
+            rows=after, reading=reading, halted=halted, done=halted | (depths >= self.budget.depth)
+        )
+
+    def probe(self, rows: Rows) -> Tensor:
+        """Return how far a segment without noise would move each row; the rows stay as they are."""
+        still = self.path.replace(noise=0.0, learned_noise=False)
+        return self._segment(rows, still, into=None)[1].residual
+
+    def candidates(self, step: Advanced, chosen: Tensor, began: NDArray[np.float64]) -> Candidates:
+        """Read off some rows of a step; `began` says when each of them entered (`time.perf_counter`)."""
+        residuals = step.rows.residuals[chosen].cpu().numpy()
+        probe = torch.full((len(chosen),), torch.nan)
+        if self.budget.probe:
+            probe = self.probe(step.rows.take(chosen)).cpu()
+        halted = step.halted[chosen].cpu().numpy()
+        return Candidates(
+            tokens=step.reading.logits[chosen].argmax(dim=-1).to(torch.uint8).cpu().numpy(),
+            status=np.where(halted, np.uint8(Status.HALTED), np.uint8(Status.RAN_OUT)),
+            depth=step.rows.depths[chosen].to(torch.int32).cpu().numpy(),
+            halt=step.reading.halt[chosen].cpu().numpy(),
+            residuals=residuals[:, :, 0],
+            logit_residuals=residuals[:, :, 1],
+            probe=probe.numpy(),
+            seconds=(time.perf_counter() - began).astype(np.float32),
+        )
+
+    def _segment(self, rows: Rows, path: Path, into: State | None) -> tuple[State, Reading]:
+        return segment_and_read(
+            self.reasoner, self._pool, rows.state, rows.x, rows.keys, rows.depths, path=path, into=into
+        )
+
+
+@dataclass(frozen=True)
+class Step:
+    """One turn of the loop."""
+
+    numbers: Tensor
+    """Which of the rows that began are still here."""
+    advanced: Advanced
+
+
+@torch.inference_mode()
+def unroll(dynamics: Dynamics, rows: Rows) -> Iterator[Step]:
+    """Advance all rows until each has ended, yielding every segment's step."""
+    numbers = torch.arange(len(rows), device=dynamics.device)
+    while len(rows):
+        step = Step(numbers, dynamics.advance(rows))
+        yield step
+        rows = step.advanced.rows
+        if bool(step.advanced.done.any()):
+            going = (~step.advanced.done).nonzero().squeeze(1)
+            rows, numbers = rows.take(going), numbers[going]
+
+
+def rollout(
+    reasoner: Reasoner,
+    puzzles: Tokens,
+    budget: Budget | None = None,
+    *,
+    restarts: NDArray[np.int64] | int = 0,
+    identities: NDArray[np.int32] | None = None,
+    window: int = WINDOW,
+) -> Candidates:
+    """Run one trajectory per puzzle (rows, cells), all at once; `restarts` numbers each row's start.
+
+    Breadth and racing are the engine's: here the budget's depth, halting, dynamics and seed count.
+    """
+    budget = budget or Budget()
+    if not len(puzzles):
+        raise UserError("no puzzles to roll out")
+    restarts = np.broadcast_to(np.asarray(restarts), len(puzzles))
+    keys = [row_key(budget.seed, p.tobytes(), int(r)) for p, r in zip(puzzles, restarts, strict=True)]
+    dynamics = Dynamics(reasoner, budget, window=window)
+    ended = Candidates.empty(len(puzzles), cells=puzzles.shape[1], window=dynamics.window)
+    began = np.full(len(puzzles), time.perf_counter())
+    with torch.inference_mode():
+        rows = dynamics.begin(puzzles, keys, identities)
+        for step in unroll(dynamics, rows):
+            chosen = step.advanced.done.nonzero().squeeze(1)
+            if len(chosen):
+                numbers = step.numbers[chosen].cpu().numpy()
+                ended.put(numbers, dynamics.candidates(step.advanced, chosen, began[numbers]))
+    return ended

@@ -1,0 +1,203 @@
+"""Which start to believe: rules that choose among the candidates of each puzzle, blind to labels.
+
+All work on candidates of shape (puzzles, starts) and choose the earliest start among equals. Only
+`VerifiedFirst` looks at the puzzle, through the task's own `check`, and says so (`uses_verifier`).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import PositiveInt
+
+from eqr.errors import UserError, nearest
+from eqr.solve.budget import gang_size
+from eqr.solve.candidates import Candidates, Status
+from eqr.tasks.base import Task, Tokens
+from eqr.value import Value
+
+Verifier = Callable[[Candidates], NDArray[np.bool_]]
+"""Says which candidates (puzzles, starts) obey the rules of their puzzle."""
+
+_CHUNK = 1024
+"""Puzzles whose candidates are compared with each other at once."""
+
+
+def verifier(task: Task, puzzles: Tokens) -> Verifier:
+    """Return a check of candidates against their puzzles (puzzles, cells)."""
+
+    def check(candidates: Candidates) -> NDArray[np.bool_]:
+        count, starts, cells = candidates.tokens.shape
+        repeated = np.repeat(puzzles, starts, axis=0)
+        return task.check_many(repeated, candidates.tokens.reshape(-1, cells)).reshape(count, starts)
+
+    return check
+
+
+class SelectionRule(Value, ABC):
+    """Chooses one start for each puzzle."""
+
+    uses_verifier: ClassVar[bool] = False
+
+    @abstractmethod
+    def choose(self, candidates: Candidates, verify: Verifier | None = None) -> NDArray[np.intp]:
+        """Return the chosen start of each puzzle, shape (puzzles,)."""
+
+
+class _Lowest(SelectionRule, ABC):
+    """Chooses the start with the lowest cost."""
+
+    @abstractmethod
+    def costs(self, candidates: Candidates) -> NDArray[np.float64]:
+        """Return what the rule minimises, (puzzles, starts); infinite where it must not choose."""
+
+    def choose(self, candidates: Candidates, verify: Verifier | None = None) -> NDArray[np.intp]:
+        """Take the minimum."""
+        chosen: NDArray[np.intp] = np.argmin(self.costs(candidates), axis=1)
+        return chosen
+
+
+def _only_complete(costs: NDArray[Any], candidates: Candidates) -> NDArray[np.float64]:
+    # a candidate without a number comes after all that have one, a cancelled one after those
+    costs = np.where(np.isnan(costs), np.finfo(np.float64).max, costs)
+    return np.where(candidates.complete, costs, np.inf)
+
+
+class First(_Lowest):
+    """The first start, as if there were no breadth."""
+
+    kind: Literal["first"] = "first"
+
+    def costs(self, candidates: Candidates) -> NDArray[np.float64]:
+        """Nothing to prefer."""
+        return _only_complete(np.zeros(candidates.status.shape), candidates)
+
+
+class LowestResidual(_Lowest):
+    """The start that has settled best: lowest mean residual of its last `window` segments (Top-1 converged).
+
+    `latent` is the paper's residual on the states, `logits` what the published code computes, `probe` the
+    change in one further segment without noise.
+    """
+
+    kind: Literal["residual"] = "residual"
+    window: PositiveInt = 3
+    of: Literal["latent", "logits", "probe"] = "latent"
+
+    def costs(self, candidates: Candidates) -> NDArray[np.float64]:
+        """Average the last residuals there are."""
+        if self.of == "probe":
+            if not np.isfinite(candidates.probe[candidates.complete]).all():
+                raise UserError("selection by probe needs candidates that were probed; add --probe")
+            return _only_complete(candidates.probe.astype(np.float64), candidates)
+        traces = candidates.residuals if self.of == "latent" else candidates.logit_residuals
+        held = traces.shape[-1]
+        if self.window > held and (candidates.depth > held).any():
+            raise UserError(f"selection window {self.window}: only the last {held} residuals were kept")
+        last = traces[..., -self.window :].astype(np.float64)
+        there = np.isfinite(last)
+        counts = there.sum(axis=-1)
+        sums = np.where(there, last, 0.0).sum(axis=-1)
+        return _only_complete(np.where(counts > 0, sums / np.maximum(counts, 1), np.nan), candidates)
+
+
+class HighestHalt(_Lowest):
+    """The start most sure of being done."""
+
+    kind: Literal["halt"] = "halt"
+
+    def costs(self, candidates: Candidates) -> NDArray[np.float64]:
+        """Negate the halt score."""
+        return _only_complete(-candidates.halt.astype(np.float64), candidates)
+
+
+class FirstToHalt(_Lowest):
+    """The start that wins the race (see `Budget.race`); where none halts, the one that has settled best."""
+
+    kind: Literal["first-to-halt"] = "first-to-halt"
+    abreast: PositiveInt = 8
+    """Starts that race at once; those behind them only count if none of these halts."""
+
+    def costs(self, candidates: Candidates) -> NDArray[np.float64]:
+        """Order by gang, then depth; every halted start comes before every other."""
+        starts = candidates.status.shape[1]
+        gangs = np.arange(starts) // gang_size(starts, self.abreast)
+        depths = candidates.depth.astype(np.float64)
+        longest = float(depths.max(initial=0.0)) + 1.0
+        finish = gangs * longest + depths - longest * (gangs[-1] + 1)  # below zero
+        return np.where(candidates.status == Status.HALTED, finish, LowestResidual().costs(candidates))
+
+
+class MajorityVote(SelectionRule):
+    """The answer most starts agree on; among equals the one seen first."""
+
+    kind: Literal["majority"] = "majority"
+
+    def choose(self, candidates: Candidates, verify: Verifier | None = None) -> NDArray[np.intp]:
+        """Count equal answers."""
+        return vote(answer_ids(candidates.tokens), candidates.complete)
+
+
+class VerifiedFirst(SelectionRule):
+    """The first start whose answer the task's `check` accepts; where none is, the one that has settled best.
+
+    This uses a verifier: it knows the rules of the puzzle, which the model was never told.
+    """
+
+    kind: Literal["verified"] = "verified"
+    uses_verifier: ClassVar[bool] = True
+
+    def choose(self, candidates: Candidates, verify: Verifier | None = None) -> NDArray[np.intp]:
+        """Check every candidate."""
+        if verify is None:
+            raise UserError("selection `verified` needs the task's check; give a verifier")
+        valid = verify(candidates) & candidates.complete
+        return np.where(valid.any(axis=1), valid.argmax(axis=1), LowestResidual().choose(candidates))
+
+
+SELECTIONS: dict[str, Callable[[], SelectionRule]] = {
+    "first": First,
+    "residual": LowestResidual,
+    "logits": lambda: LowestResidual(of="logits"),
+    "probe": lambda: LowestResidual(of="probe"),
+    "halt": HighestHalt,
+    "first-to-halt": FirstToHalt,
+    "majority": MajorityVote,
+    "verified": VerifiedFirst,
+}
+SELECTION_HELP = (
+    "first, residual[:window], logits[:window], probe, halt, first-to-halt, majority, "
+    "verified (uses a verifier: the task's own check)"
+)
+
+
+def parse_selection(text: str) -> SelectionRule:
+    """Read a rule as typed: `majority`, `residual`, `residual:5` (window), `verified`."""
+    word, *numbers = text.strip().split(":")
+    if word not in SELECTIONS:
+        raise UserError(f"--select {text}: unknown rule {word!r}{nearest(word, SELECTIONS)}")
+    rule = SELECTIONS[word]()
+    if not numbers:
+        return rule
+    if not isinstance(rule, LowestResidual) or rule.of == "probe" or len(numbers) > 1:
+        raise UserError(f"--select {text}: {word} takes no such number")
+    return LowestResidual.from_json({"of": rule.of, "window": numbers[0]}, where=f"--select {text}")
+
+
+def answer_ids(tokens: Tokens) -> NDArray[np.int64]:
+    """Number the distinct grids (..., cells): equal numbers for equal grids."""
+    flat = np.ascontiguousarray(tokens).reshape(-1, tokens.shape[-1])
+    whole = flat.view(np.dtype((np.void, flat.shape[1]))).ravel()
+    return np.unique(whole, return_inverse=True)[1].reshape(tokens.shape[:-1]).astype(np.int64)
+
+
+def vote(ids: NDArray[np.int64], may_vote: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return, per row of answer numbers (puzzles, starts), the first start of the most frequent answer."""
+    chosen = np.zeros(len(ids), np.intp)
+    for low in range(0, len(ids), _CHUNK):
+        part, voters = ids[low : low + _CHUNK], may_vote[low : low + _CHUNK]
+        same = (part[:, :, None] == part[:, None, :]) & voters[:, None, :]
+        chosen[low : low + _CHUNK] = np.where(voters, same.sum(axis=2), -1).argmax(axis=1)
+    return chosen

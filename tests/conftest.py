@@ -1,0 +1,1 @@
+"""Being here puts `tests/` on the import path, where the small tasks and models that tests share live."""

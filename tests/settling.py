@@ -1,0 +1,75 @@
+"""A reasoner with known dynamics: it contracts towards the answer, or for some starts towards a wrong one.
+
+How fast is decided by the row's key, so that rows halt at different depths; some never do. All work is
+element by element, so a row's numbers do not depend on the batch it is in.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eqr.data import PuzzleSet
+from eqr.model.config import Path, ReasonerConfig
+from eqr.model.counters import scramble
+from eqr.model.reasoner import Reasoner
+from eqr.model.state import Reading, State
+from eqr.tasks import task_named
+
+
+def puzzles_4x4(count: int, *, seed: int = 0) -> PuzzleSet:
+    """Draw 4x4 Sudoku puzzles; their ratings are made up, so that there are some."""
+    task = task_named("sudoku-4x4")
+    made = task.generate(np.random.default_rng(seed))
+    drawn = [next(made) for _ in range(count)]
+    return PuzzleSet.of(
+        task.name,
+        np.stack([one.puzzle for one in drawn]),
+        np.stack([one.answer for one in drawn]),
+        ratings=np.arange(count) % 7,
+    )
+
+
+class Settling(Reasoner):
+    """z <- z + rate (x - z), where x is the answer; a rate of 0 never arrives."""
+
+    def __init__(self, puzzles: PuzzleSet, *, wrong: float = 0.2, stuck: float = 0.1) -> None:
+        task = task_named(puzzles.task)
+        config = ReasonerConfig(
+            task=task.name,
+            rows=task.shape[0],
+            columns=task.shape[1],
+            vocabulary=task.vocabulary,
+            width=8,
+            round_hidden_to=8,
+        )
+        super().__init__(config)
+        self.wrong, self.stuck = wrong, stuck
+        rows = zip(puzzles.inputs, puzzles.labels, strict=True)
+        self.answers = {puzzle.tobytes(): torch.as_tensor(np.array(answer)) for puzzle, answer in rows}
+
+    def embed(self, puzzles: Tensor, vectors: Tensor | None = None) -> Tensor:
+        answers = torch.stack([self.answers[puzzle.cpu().numpy().tobytes()] for puzzle in puzzles])
+        return torch.nn.functional.one_hot(answers.t().long(), self.config.width).float()
+
+    def segment(
+        self,
+        state: State,
+        x: Tensor,
+        keys: Tensor,
+        depths: Tensor,
+        *,
+        path: Path | None = None,
+        tracked: int | None = None,
+    ) -> State:
+        luck = (scramble(keys) % 1000).float() / 1000
+        rate = 0.05 + 0.9 * ((scramble(keys + 7) % 1000).float() / 1000)
+        rate = torch.where(luck < self.stuck, 0.0, rate).view(1, -1, 1)
+        lost = (luck > 1 - self.wrong).view(1, -1, 1)
+        goal = torch.where(lost, x.roll(1, dims=0), x)
+        return State(*(z + rate * (goal - z) for z in state.tensors()))
+
+    def read(self, state: State, before: State) -> Reading:
+        residual = state.distance(before)
+        halt = torch.where(residual > 0, torch.log(0.05 / residual.clamp_min(1e-9)), -5.0)
+        logits = state.answer[:, :, : self.config.vocabulary].transpose(0, 1).clone()
+        return Reading(logits=logits, halt=halt, go_on=-halt, residual=residual)

@@ -1,0 +1,133 @@
+"""Halting rules: what they mean, that they hold no state, and how they are typed and saved."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eqr.errors import UserError
+from eqr.model.state import Reading
+from eqr.solve import (
+    AllOf,
+    AnswerStable,
+    AnyOf,
+    Budget,
+    FixedDepth,
+    HaltHead,
+    HaltingRule,
+    ResidualBelow,
+    parse_halting,
+)
+
+
+def reading(halt, residual=None, answers=None) -> Reading:
+    rows = len(halt)
+    residual = torch.tensor(residual if residual is not None else [1.0] * rows)
+    logits = torch.nn.functional.one_hot(torch.tensor(answers or [[0, 0]] * rows), 4).float()
+    return Reading(logits=logits, halt=torch.tensor(halt), go_on=torch.zeros(rows), residual=residual)
+
+
+def first_halts(rule: HaltingRule, readings: list[Reading]) -> list[int | None]:
+    """Depth at which each row first halts."""
+    rows = len(readings[0].halt)
+    counters, found = rule.start(rows), [None] * rows
+    for depth, seen in enumerate(readings, start=1):
+        counters, halted = rule.update(counters, seen, torch.full((rows,), depth))
+        found = [
+            depth if now and was is None else was for was, now in zip(found, halted.tolist(), strict=True)
+        ]
+    return found
+
+
+def test_head_needs_patience_in_a_row():
+    scores = [[1.0, -1.0], [-1.0, 1.0], [1.0, 1.0], [1.0, 0.0]]
+    readings = [reading(score) for score in scores]
+    assert first_halts(HaltHead(), readings) == [1, 2]
+    assert first_halts(HaltHead(patience=2), readings) == [4, 3]
+    assert first_halts(HaltHead(threshold=2.0), readings) == [None, None]
+
+
+def test_head_can_be_counted_from_the_continue_score():
+    seen = Reading(
+        logits=torch.zeros(1, 2, 3),
+        halt=torch.tensor([-1.0]),
+        go_on=torch.tensor([-2.0]),
+        residual=torch.ones(1),
+    )
+    assert first_halts(HaltHead(), [seen]) == [None]
+    assert first_halts(HaltHead(over_go_on=True), [seen]) == [1]
+
+
+def test_residual_below():
+    readings = [reading([0.0], [value]) for value in (0.5, 0.05, 0.2, 0.05, 0.01)]
+    assert first_halts(ResidualBelow(tolerance=0.1), readings) == [2]
+    assert first_halts(ResidualBelow(tolerance=0.1, patience=2), readings) == [5]
+    assert first_halts(ResidualBelow(tolerance=0.1), [reading([0.0], [float("nan")])]) == [None]
+
+
+def test_answer_stable():
+    answers = [[[1, 2], [3, 3]], [[1, 2], [3, 2]], [[1, 2], [2, 3]], [[1, 1], [2, 3]], [[1, 1], [2, 3]]]
+    readings = [reading([0.0, 0.0], answers=answer) for answer in answers]
+    assert first_halts(AnswerStable(patience=1), readings) == [2, 4]
+    assert first_halts(AnswerStable(patience=2), readings) == [3, 5]
+
+
+@given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0.01, 1)), min_size=1, max_size=8))
+@settings(max_examples=50, deadline=None)
+def test_any_and_all_combine_what_their_rules_say(values):
+    readings = [reading([halt], [residual]) for halt, residual in values]
+    rules = (HaltHead(), ResidualBelow(tolerance=0.3, patience=2), FixedDepth(depth=3))
+    alone = [_says(rule, readings) for rule in rules]
+    assert _says(AnyOf(rules=rules), readings) == [any(says) for says in zip(*alone, strict=True)]
+    assert _says(AllOf(rules=rules), readings) == [all(says) for says in zip(*alone, strict=True)]
+
+
+def _says(rule: HaltingRule, readings: list[Reading]) -> list[bool]:
+    counters, said = rule.start(1), []
+    for depth, seen in enumerate(readings, start=1):
+        counters, halted = rule.update(counters, seen, torch.tensor([depth]))
+        said.append(bool(halted))
+    return said
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("never", None),
+        ("head", HaltHead()),
+        ("head:1.5:2", HaltHead(threshold=1.5, patience=2)),
+        ("residual:0.02", ResidualBelow(tolerance=0.02)),
+        ("stable:3", AnswerStable(patience=3)),
+        ("head+residual:0.05", AllOf(rules=(HaltHead(), ResidualBelow(tolerance=0.05)))),
+        (
+            "head+depth:4/stable",
+            AnyOf(rules=(AllOf(rules=(HaltHead(), FixedDepth(depth=4))), AnswerStable())),
+        ),
+    ],
+)
+def test_rules_as_typed_and_as_saved(text, rule):
+    assert parse_halting(text) == rule
+    budget = Budget(halting=rule)
+    assert Budget.from_json(budget.to_json()) == budget
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("haed", "did you mean 'head'"),
+        ("residual", "tolerance"),
+        ("residual:-1", "greater than 0"),
+        ("head:x", "head:x"),
+        ("head:1:2:3", "3 numbers"),
+        ("head+never", "stands alone"),
+        ("depth:0", "greater than 0"),
+    ],
+)
+def test_mistyped_rules_say_what_to_mend(text, words):
+    with pytest.raises(UserError, match=words):
+        parse_halting(text)
+
+
+def test_an_unknown_kind_in_json_names_the_nearest():
+    with pytest.raises(UserError, match="did you mean 'residual'"):
+        Budget.from_json({"halting": {"kind": "residuel", "tolerance": 1}})

@@ -1,0 +1,100 @@
+"""The solver answers what it can, says why it refuses the rest, and shows how an answer came about."""
+
+import numpy as np
+import pytest
+
+from eqr.errors import UserError
+from eqr.model import systems
+from eqr.model.reasoner import Reasoner
+from eqr.solve import Answer, Budget, HaltHead, MajorityVote, Refused, Solver
+from eqr.tasks import task_named
+from settling import Settling, puzzles_4x4
+
+PUZZLES = puzzles_4x4(12)
+TASK = task_named("sudoku-4x4")
+BUDGET = Budget(depth=40, breadth=4, halting=HaltHead(threshold=2.0))
+
+
+@pytest.fixture(scope="module")
+def solver() -> Solver:
+    return Solver(Settling(PUZZLES, wrong=0.3), budget=BUDGET, slots=8)
+
+
+def text_of(row: int) -> str:
+    return "".join(TASK.symbols[token - 1] for token in PUZZLES.inputs[row])
+
+
+def test_solves_text_and_tokens_alike(solver):
+    answer = solver.solve(text_of(0))
+    np.testing.assert_array_equal(answer.grid, PUZZLES.labels[0])
+    assert answer.valid
+    assert answer.reason == ""
+    assert 0 < answer.depth <= answer.nfe
+    again = solver.solve(PUZZLES.inputs[0])
+    assert (again.depth, again.nfe, again.start) == (answer.depth, answer.nfe, answer.start)
+
+
+def test_bad_puzzles_are_refused_and_the_others_answered(solver):
+    given = [text_of(0), "12", "11" + "." * 14, text_of(1), "x" * 16, np.zeros(9, np.uint8), text_of(2)]
+    answers = list(solver.solve_many(given))
+    assert [answer.index for answer in answers] == list(range(7))
+    assert [isinstance(answer, Refused) for answer in answers] == [
+        False,
+        True,
+        True,
+        False,
+        True,
+        True,
+        False,
+    ]
+    assert "16 cells" in answers[1].reason
+    assert "twice" in answers[2].reason
+    for answer in (answers[0], answers[3], answers[6]):
+        assert isinstance(answer, Answer)
+        assert answer.valid
+
+
+def test_only_bad_puzzles_is_no_special_case(solver):
+    assert [answer.index for answer in solver.solve_many(["1", "2"])] == [0, 1]
+    with pytest.raises(UserError, match="16 cells"):
+        solver.solve("1")
+
+
+def test_answers_can_come_as_they_finish(solver):
+    answers = list(solver.solve_many(PUZZLES.inputs, in_order=False))
+    assert sorted(answer.index for answer in answers) == list(range(12))
+
+
+def test_racing_answers_every_puzzle_for_less():
+    reasoner = Settling(PUZZLES, wrong=0.0, stuck=0.3)
+    whole = list(Solver(reasoner, budget=BUDGET).solve_many(PUZZLES.inputs))
+    raced = list(Solver(reasoner, budget=BUDGET.replace(race=True)).solve_many(PUZZLES.inputs))
+    assert all(answer.valid for answer in raced)
+    assert sum(answer.nfe for answer in raced) < sum(answer.nfe for answer in whole)
+
+
+def test_an_invalid_answer_says_why():
+    answers = list(Solver(Settling(PUZZLES, wrong=1.0), select=MajorityVote()).solve_many(PUZZLES.inputs))
+    assert not any(answer.valid for answer in answers)
+    assert all(answer.reason for answer in answers)
+
+
+def test_the_trace_ends_where_the_answer_does():
+    solver = Solver(Settling(PUZZLES), budget=BUDGET.replace(breadth=1))
+    answer, frames = solver.solve(PUZZLES.inputs[3]), list(solver.trace(PUZZLES.inputs[3]))
+    assert [frame.segment for frame in frames] == list(range(1, answer.depth + 1))
+    np.testing.assert_array_equal(frames[-1].grid, answer.grid)
+    assert frames[-1].halted == answer.halted
+    assert frames[-1].residual == pytest.approx(answer.residual)
+    grid = PUZZLES.inputs[3].copy()
+    for frame in frames:
+        assert np.flatnonzero(grid != frame.grid).tolist() == list(frame.changed)
+        grid = frame.grid
+
+
+def test_the_wrong_task_is_named():
+    with pytest.raises(UserError, match=r"4x4.*sudoku-6x6"):
+        Solver(Settling(PUZZLES), task=task_named("sudoku-6x6"))
+    config = systems.eqr(TASK, width=16, round_hidden_to=16).replace(task=None)
+    with pytest.raises(UserError, match="which task"):
+        Solver(Reasoner(config))
