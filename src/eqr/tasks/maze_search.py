@@ -162,7 +162,7 @@ def draw_unique(
     rng: np.random.Generator, rows: int, columns: int, shortest: int, longest: int, layouts: int, tries: int
 ) -> tuple[Tokens, Tokens, int]:
     """Return a perfect maze, its answer and its path length; length 0 when no layout offered that length."""
-    length = rng.integers(shortest, longest + 1)
+    length = int(rng.integers(shortest, longest + 1))
     puzzle = np.zeros(rows * columns, np.uint8)
     for _ in range(layouts):
         puzzle = carve(rng, rows, columns)
