@@ -1,0 +1,165 @@
+"""Cutting a batch into runs of rows, a core each, so that a core's working set stays in its cache.
+
+Rows never look at one another, so a batch can be cut anywhere. Handing every core a few rows and letting it
+run a whole segment on them, products and element-wise work alike, keeps the intermediates of a block in the
+core's own cache and leaves nothing to synchronise; splitting each single product over all cores does neither
+(benchmarks/model.py measures both). PyTorch drops Python's lock while it computes, so threads are enough.
+
+Accelerators schedule themselves: there a batch stays in one piece.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
+
+import torch
+
+from eqr.errors import UserError
+from eqr.model.config import Mixer, Path, ReasonerConfig
+from eqr.model.reasoner import Reasoner
+from eqr.model.state import Reading, State
+
+T = TypeVar("T")
+
+CACHE_BYTES = 1 << 20
+"""What a block's widest intermediate may take: half of the 2 MiB that a server core's second cache has."""
+
+
+class RowPool:
+    """Runs work on disjoint runs of rows, a thread per core, each with single-threaded products."""
+
+    def __init__(self, workers: int | None = None, rows_per_cut: int | None = None) -> None:
+        """Use `workers` threads (None: one per core) and at most `rows_per_cut` rows a piece (None: any)."""
+        if workers is not None and workers < 1:
+            raise UserError(f"workers = {workers}: a pool needs at least 1")
+        if rows_per_cut is not None and rows_per_cut < 1:
+            raise UserError(f"rows_per_cut = {rows_per_cut}: a piece needs at least 1 row")
+        self.workers = workers or torch.get_num_threads()
+        self.rows_per_cut = rows_per_cut
+        self._threads: ThreadPoolExecutor | None = None
+        self._owner = 0
+
+    def cuts(self, rows: int) -> list[slice]:
+        """Return the pieces: nearly equal, in order, as many for every worker, none empty."""
+        pieces = -(-rows // (self.rows_per_cut or max(rows, 1)))
+        pieces = min(-(-pieces // self.workers) * self.workers, rows)
+        edges = [rows * piece // pieces for piece in range(pieces + 1)] if pieces else []
+        return [slice(low, high) for low, high in zip(edges, edges[1:], strict=False)]
+
+    def map(self, work: Callable[[slice], T], rows: int) -> list[T]:
+        """Run `work` on every piece and return the results in order of rows.
+
+        The caller's grad mode, inference mode and autocast hold inside `work`. The first piece that raises
+        decides the exception.
+        """
+        cuts = self.cuts(rows)
+        if self.workers == 1 or len(cuts) < 2:
+            return [work(cut) for cut in cuts]
+        modes = _Modes.here()
+
+        def inside(cut: slice) -> T:
+            with modes.entered():
+                return work(cut)
+
+        return list(self._executor().map(inside, cuts))
+
+    def _executor(self) -> ThreadPoolExecutor:
+        # threads do not survive a fork: a child process makes its own
+        if self._threads is None or self._owner != os.getpid():
+            self._threads = ThreadPoolExecutor(
+                self.workers, thread_name_prefix="rows", initializer=torch.set_num_threads, initargs=(1,)
+            )
+            self._owner = os.getpid()
+        return self._threads
+
+
+@dataclass(frozen=True)
+class _Modes:
+    """PyTorch's modes, which belong to a thread, so that another thread can be put in the same ones."""
+
+    grad: bool
+    inference: bool
+    autocast: bool
+    autocast_dtype: torch.dtype
+
+    @classmethod
+    def here(cls) -> "_Modes":
+        return cls(
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            torch.is_autocast_enabled("cpu"),
+            torch.get_autocast_dtype("cpu"),
+        )
+
+    def entered(self) -> ExitStack:
+        stack = ExitStack()
+        stack.enter_context(torch.inference_mode(self.inference))
+        stack.enter_context(torch.set_grad_enabled(self.grad))
+        stack.enter_context(torch.autocast("cpu", dtype=self.autocast_dtype, enabled=self.autocast))
+        return stack
+
+
+def rows_per_cut(config: ReasonerConfig) -> int:
+    """Return how many rows of this model a core can work on within its cache."""
+    widest = config.tokens * 2 * config.hidden(config.width)
+    if config.mixer is Mixer.TOKENS:
+        widest = max(widest, config.width * 2 * config.hidden(config.tokens))
+    return max(CACHE_BYTES // (4 * widest), 1)
+
+
+@cache
+def _pool(workers: int, rows: int | None) -> RowPool:
+    return RowPool(workers, rows)
+
+
+_making = threading.Lock()
+
+
+def default_pool(config: ReasonerConfig, device: torch.device) -> RowPool:
+    """Return the shared pool for a model: cuts that fit a core's cache on cpu, one piece elsewhere."""
+    with _making:
+        if device.type != "cpu":
+            return _pool(1, None)
+        return _pool(torch.get_num_threads(), rows_per_cut(config))
+
+
+def segment_and_read(
+    reasoner: Reasoner,
+    pool: RowPool,
+    state: State,
+    x: torch.Tensor,
+    keys: torch.Tensor,
+    depths: torch.Tensor,
+    *,
+    path: Path | None = None,
+    into: State | None = None,
+) -> tuple[State, Reading]:
+    """Advance every row by one segment and read it, cut by `pool`; no graph is recorded.
+
+    The new state is written to `into`, which may be `state` itself; None makes a new one.
+    """
+    into = into or State(*(torch.empty_like(latent) for latent in state.tensors()))
+
+    def work(rows: slice) -> Reading:
+        before = state.chunk(rows)
+        after = reasoner.segment(before, x[:, rows], keys[rows], depths[rows], path=path)
+        reading = reasoner.read(after, before)
+        for old, new in zip(into.chunk(rows).tensors(), after.tensors(), strict=True):
+            old.copy_(new)
+        return reading
+
+    with torch.no_grad():
+        readings = pool.map(work, state.rows)
+    if len(readings) == 1:
+        return into, readings[0]
+    return into, Reading(
+        *(
+            torch.cat([getattr(reading, name) for reading in readings])
+            for name in ("logits", "halt", "go_on", "residual")
+        )
+    )
