@@ -9,15 +9,15 @@ from itertools import islice
 
 import numpy as np
 
-from eqr.data.puzzles import PuzzleSet
+from eqr.data.puzzles import BLANK, PuzzleSet
 from eqr.data.splits import Splits
 from eqr.data.workers import ROWS, Block, Blocks
 from eqr.errors import UserError
 from eqr.progress import progress
 from eqr.tasks.base import Generate, Task
 
-PATIENCE = 2000
-"""Candidates in a row that may be repeats before a split is called full (or 10 for each puzzle found)."""
+PATIENCE = 1000
+"""Repeats in a row before the search ends; by then some 99.5% of all there are have been found."""
 
 
 def generate(
@@ -74,6 +74,7 @@ class _Sorter:
         self._task, self._sizes, self._in_turn = task, sizes, in_turn
         self._kept: dict[str, list[tuple[Block, int]]] = {name: [] for name in sizes}
         self._home: dict[bytes, str] = {}
+        self._kinds = dict.fromkeys(sizes, 0)
         self._inputs: set[bytes] = set()
         self._repeats = 0
 
@@ -83,11 +84,14 @@ class _Sorter:
         return all(len(kept) == self._sizes[name] for name, kept in self._kept.items())
 
     def _home_of_new(self) -> str:
-        """The split a new kind goes to: the first with room, or the emptiest (the largest of those)."""
+        """The split a new kind goes to: the first with room, or the one with fewest kinds for its size.
+
+        Where kinds are few (4x4), counting kinds rather than puzzles gives each split several of them.
+        """
         roomy = [name for name, kept in self._kept.items() if len(kept) < self._sizes[name]]
         if self._in_turn:
             return roomy[0]
-        return min(roomy, key=lambda name: (len(self._kept[name]) / self._sizes[name], -self._sizes[name]))
+        return min(roomy, key=lambda name: (self._kinds[name] / self._sizes[name], -self._sizes[name]))
 
     def add(self, block: Block) -> int:
         """Keep what is new in a block and return how many that was."""
@@ -104,19 +108,22 @@ class _Sorter:
         return added
 
     def _keep(self, block: Block, row: int, kind: bytes) -> bool:
-        key = block.inputs[row].tobytes()
+        identity = block.identities[row].tobytes()
+        key, kind = block.inputs[row].tobytes() + identity, kind + identity
         home = self._home.get(kind) or self._home_of_new()
         if key in self._inputs or len(self._kept[home]) >= self._sizes[home]:
             return False
         self._inputs.add(key)
-        self._home[kind] = home
+        if kind not in self._home:
+            self._home[kind] = home
+            self._kinds[home] += 1
         self._kept[home].append((block, row))
         return True
 
     def _give_up_when_stuck(self) -> None:
         self._repeats += 1
         found = len(self._inputs)
-        if self._repeats >= max(PATIENCE, 10 * found):
+        if self._repeats >= PATIENCE:
             wanted = sum(self._sizes.values())
             raise UserError(
                 f"found only {found:,} distinct puzzles of the {wanted:,} asked for: the last "
@@ -125,13 +132,17 @@ class _Sorter:
             )
 
     def puzzles(self, name: str) -> PuzzleSet:
+        """The set of one full split."""
         kept = self._kept[name]
         facts = kept[0][0].facts
+        families = max(int(block.identities.max()) for split in self._kept.values() for block, _ in split)
         return PuzzleSet.of(
             self._task.name,
             np.stack([block.inputs[row] for block, row in kept]),
             np.stack([block.labels[row] for block, row in kept]),
             ratings=[block.ratings[row] for block, row in kept],
+            identities=[block.identities[row] for block, row in kept],
+            identity_names=(BLANK, *(f"family-{number}" for number in range(1, families + 1))),
             source_names=("generated",),
             facts={fact: [block.facts[fact][row] for block, row in kept] for fact in facts},
         )

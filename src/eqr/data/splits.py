@@ -69,12 +69,16 @@ class Splits:
     def save(self, path: Path, *, overwrite: bool = False) -> None:
         """Write a dataset folder, all of it or nothing."""
         with new_folder(path, overwrite=overwrite) as folder:
-            summaries = {}
-            for name, puzzles in self:
-                puzzles.write(folder / name)
-                summaries[name] = {"count": len(puzzles), "content_digest": puzzles.digest}
-            top = Dataset.from_json({"task": self.task, "splits": summaries})
-            write_json(folder / DATASET, top.to_json())
+            self.write(folder)
+
+    def write(self, folder: Path) -> None:
+        """Write the dataset's files into a folder that the caller makes appear at once (see `new_folder`)."""
+        summaries = {}
+        for name, puzzles in self:
+            puzzles.write(folder / name)
+            summaries[name] = {"count": len(puzzles), "content_digest": puzzles.digest}
+        top = Dataset.from_json({"task": self.task, "splits": summaries})
+        write_json(folder / DATASET, top.to_json())
 
     @classmethod
     def load(cls, path: Path, *, mmap: bool = True, verify: bool = True) -> "Splits":

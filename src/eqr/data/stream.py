@@ -104,7 +104,7 @@ def _batch(block: Block, number: int) -> Batch:
     return Batch(
         inputs=block.inputs,
         labels=block.labels,
-        identities=np.zeros(len(block), np.int32),
+        identities=block.identities,
         indices=positions,
         positions=positions,
     )

@@ -27,6 +27,9 @@ ROWS = 16
 """Puzzles per block; part of what a seed means, so never change it."""
 
 
+IDENTITY = "identity"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Block:
     """Freshly generated puzzles as arrays, one row each."""
@@ -34,6 +37,8 @@ class Block:
     inputs: Tokens
     labels: Tokens
     ratings: NDArray[np.int32]
+    identities: NDArray[np.int32]
+    """The fact `identity` of a task with identities, 0 elsewhere."""
     facts: dict[str, NDArray[np.int64]]
 
     @classmethod
@@ -43,9 +48,11 @@ class Block:
             inputs=np.stack([instance.puzzle for instance in instances]),
             labels=np.stack([instance.answer for instance in instances]),
             ratings=np.array([instance.rating for instance in instances], np.int32),
+            identities=np.array([instance.facts.get(IDENTITY, 0) for instance in instances], np.int32),
             facts={
                 name: np.array([instance.facts[name] for instance in instances], np.int64)
                 for name in instances[0].facts
+                if name != IDENTITY
             },
         )
 
