@@ -19,6 +19,7 @@ from eqr.errors import UserError
 COMMANDS = {
     "tasks": ("eqr.cli.tasks", "List the kinds of puzzles there are."),
     "data": ("eqr.cli.data", "Build, import and look at puzzle sets."),
+    "train": ("eqr.cli.train", "Train a model by a recipe, resumably."),
 }
 """Verb: (module whose `app` it is, line shown by `eqr --help`). The order is the order of the help."""
 
@@ -59,9 +60,11 @@ def _show_version(value: bool) -> None:
 def options(
     load: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Run a Python file first, such as one that registers your own task."),
+        typer.Option(
+            metavar="FILE", help="Run a Python file first, such as one that registers your own task."
+        ),
     ] = None,
-    version: Annotated[
+    _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:

@@ -33,4 +33,6 @@ def tasks(
     for task in known:
         size = f"{task.shape[0]}x{task.shape[1]}"
         print(f"{task.name:<14} {size:>6}  {task.vocabulary - 1:>2} symbols  {task.summary}")
-    print("\nMazes of other sizes: maze-11x11, maze-unique-15x15, maze-1k-12x12. Your own: docs/custom-tasks.md")
+    print(
+        "\nMazes of other sizes: maze-11x11, maze-unique-15x15, maze-1k-12x12. Your own: docs/custom-tasks.md"
+    )

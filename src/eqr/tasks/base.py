@@ -83,7 +83,9 @@ class CellsAndTokens(Symmetries):
 
     def inverse(self) -> "CellsAndTokens":
         """Invert both tables."""
-        return CellsAndTokens(np.argsort(self.cells, axis=1), np.argsort(self.tokens, axis=1).astype(np.uint8))
+        return CellsAndTokens(
+            np.argsort(self.cells, axis=1), np.argsort(self.tokens, axis=1).astype(np.uint8)
+        )
 
 
 class Generate(Value):
@@ -167,5 +169,7 @@ class Task(ABC):
                 f"{self.name} needs {self.cells} cells ({rows}x{columns}), this grid has {grid.shape[-1]}"
             )
         if grid.size and int(grid.max()) >= self.vocabulary:
-            raise UserError(f"{self.name} has tokens 0..{self.vocabulary - 1}, this grid has {int(grid.max())}")
+            raise UserError(
+                f"{self.name} has tokens 0..{self.vocabulary - 1}, this grid has {int(grid.max())}"
+            )
         return grid

@@ -5,27 +5,18 @@ every evaluation. The order of random draws in `carve` and `draw_unique` is that
 set and must not change: seed 42 has to give its mazes.
 """
 
-from collections.abc import Callable
 from enum import IntEnum
-from typing import Any, TypeVar, cast
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from eqr.tasks.base import PAD, Tokens
+from eqr.tasks.compiled import compiled
 
 Cells = NDArray[np.int64]
 WALL, OPEN, START, GOAL, PATH = 1, 2, 3, 4, 5
 MANY = np.iinfo(np.int64).max
 """Shortest-path counts saturate here."""
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def compiled(function: _Function) -> _Function:
-    """Compile on first call, keep the result on disk, and let other threads run meanwhile."""
-    return cast(_Function, njit(cache=True, nogil=True)(function))
 
 
 class Fault(IntEnum):

@@ -9,16 +9,15 @@ Grids here hold digits: 0 is blank, 1..size are digits.
 """
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from eqr.tasks.compiled import compiled
 
 Digits = NDArray[np.uint8]
 Masks = NDArray[np.int64]
-Function = TypeVar("Function", bound=Callable[..., object])
 
 DEAD = -1
 
@@ -48,12 +47,7 @@ def all_digits(cells: int) -> Masks:
     return np.full(cells, (1 << math.isqrt(cells)) - 1, np.int64)
 
 
-def _compiled(function: Function) -> Function:
-    """Compile on first call, keep the result on disk, and let other threads run meanwhile."""
-    return cast(Function, njit(cache=True, nogil=True)(function))
-
-
-@_compiled
+@compiled
 def _place(slot: int, bit: int, left: int, grid: Masks, cells: Masks, units: Masks, used: Masks) -> int:
     """Fill the blank cell at `slot` and move it behind the blanks; return how many blanks are left."""
     cell = cells[slot]
@@ -65,7 +59,7 @@ def _place(slot: int, bit: int, left: int, grid: Masks, cells: Masks, units: Mas
     return left - 1
 
 
-@_compiled
+@compiled
 def _settle(
     left: int, grid: Masks, cells: Masks, allowed: Masks, units: Masks, used: Masks, scratch: Masks, full: int
 ) -> tuple[int, int]:
@@ -125,7 +119,7 @@ def _settle(
             return left, best
 
 
-@_compiled
+@compiled
 def _load(puzzle: Digits, order: Masks, units: Masks, grid: Masks, cells: Masks, used: Masks) -> int:
     """Turn digits into masks, list the blanks in `order` and return their number; DEAD if givens clash."""
     left = 0
@@ -144,7 +138,7 @@ def _load(puzzle: Digits, order: Masks, units: Masks, grid: Masks, cells: Masks,
     return left
 
 
-@_compiled
+@compiled
 def _pick(mask: int, state: Masks) -> int:
     """Return one bit of the mask: the lowest if the state is 0, otherwise a random one (xorshift)."""
     if state[0]:
@@ -163,7 +157,7 @@ def _pick(mask: int, state: Masks) -> int:
     return mask & -mask
 
 
-@_compiled
+@compiled
 def search(
     puzzle: Digits,
     answer: Digits,
@@ -230,7 +224,7 @@ def search(
     return Found(solutions, backtracks, steps, False)
 
 
-@_compiled
+@compiled
 def dig(puzzle: Digits, order: Masks, units: Masks, clues: int, max_steps: int) -> Dug:
     """Take clues out of a solved grid, in place and in `order`, while it keeps one solution.
 
