@@ -1,0 +1,111 @@
+"""`eqr train`: train a recipe in a folder, resumably; `torchrun -m eqr train ...` uses several processes."""
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from eqr.errors import UserError
+
+app = typer.Typer()
+
+
+def seconds(text: str) -> float:
+    """Read a duration such as `90`, `90s`, `3m` or `1.5h`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    if not match or float(match[1]) == 0:
+        raise UserError(f"--time-limit {text!r} is not a duration; write for example 90s, 3m or 1.5h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+@app.command()
+def train(
+    recipe: Annotated[str | None, typer.Argument(help="A recipe's name, or a recipe.json.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="RUN", help="Folder of the run.")] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change the recipe; dotted keys, as often as you like."
+        ),
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Optimizer steps, instead of the recipe's.")] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Training time, such as 90s, 3m, 2h.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that is there.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print the resolved recipe and stop.")] = False,
+    as_list: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
+) -> None:
+    """Train a model by a recipe."""
+    if as_list:
+        _list(as_json)
+        return
+    if recipe is None:
+        raise UserError("name a recipe, such as sudoku-6x6; `eqr train --list` shows them all")
+    changes = list(settings or [])
+    changes += [] if steps is None else [f"steps={steps}"]
+    changes += [] if time_limit is None else [f"time_limit={seconds(time_limit)}"]
+    resolved = _recipe(recipe).with_settings(changes)
+    if show:
+        print(json.dumps(resolved.to_json(), indent=2))
+        return
+    if resume and overwrite:
+        raise UserError("--resume and --overwrite exclude each other")
+    _train(resolved, out or Path("runs") / resolved.name, resume, overwrite, as_json)
+
+
+def _recipe(name: str):  # type: ignore[no-untyped-def]  # the type loads torch, which only training needs
+    from eqr.files import read_json
+    from eqr.recipes import recipe_named
+    from eqr.train.recipe import Recipe
+
+    if name.endswith(".json"):
+        return Recipe.from_json(read_json(Path(name)), where=name)
+    return recipe_named(name)
+
+
+def _train(recipe, run: Path, resume: bool, overwrite: bool, as_json: bool) -> None:  # type: ignore[no-untyped-def]
+    import os
+
+    from eqr.train.run import train
+
+    speaks = os.environ.get("RANK", "0") == "0"
+    if speaks and not as_json:
+        print(json.dumps(recipe.to_json(), indent=2))
+    outcome = train(recipe, run, resume=resume, overwrite=overwrite, quiet=as_json)
+    if speaks:
+        print(json.dumps(outcome.summary, indent=2) if as_json else _report(outcome.summary, run))
+    if outcome.interrupted is not None:
+        if speaks:
+            typer.echo(f"stopped by {outcome.interrupted.name}; go on with --resume", err=True)
+        raise typer.Exit(128 + outcome.interrupted)
+
+
+def _report(summary: dict, run: Path) -> str:  # type: ignore[type-arg]  # plain JSON data
+    lines = [
+        f"{summary['steps']:,} steps in {summary['seconds']:.0f} s, {summary['parameters']:,} parameters"
+    ]
+    for title, scores in (("validation, best", summary["best"]), ("test", summary.get("test", {}))):
+        shares = [f"{name[6:]}: {value:.1%}" for name, value in scores.items() if name.startswith("exact@")]
+        if shares:
+            lines.append(f"{title}: exact accuracy by depth {', '.join(shares)}")
+    return "\n".join([*lines, f"model: {run / 'best'}"])
+
+
+def _list(as_json: bool) -> None:
+    from eqr.recipes import RECIPES
+
+    recipes = {name: make() for name, make in RECIPES.items()}
+    if as_json:
+        print(json.dumps({name: recipe.to_json() for name, recipe in recipes.items()}, indent=2))
+        return
+    for name, recipe in recipes.items():
+        model = recipe.model
+        print(
+            f"{name:<28} {recipe.data.task:<12} width {model.width:>3}, {model.blocks:>2} blocks, "
+            f"{model.applications:>2} applications, batch {recipe.rows:>3}, {recipe.steps:>7,} steps"
+        )

@@ -1,0 +1,1 @@
+"""Training: schedules, halting rules, losses, optimizers and the resumable, distributable loop over them."""

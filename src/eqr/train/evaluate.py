@@ -1,0 +1,55 @@
+"""Judging a model while it trains: exact accuracy on held-out puzzles at several depths, in one rollout."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from eqr.data import PuzzleSet, in_order
+from eqr.model.counters import row_key
+from eqr.model.reasoner import Reasoner
+from eqr.solve.budget import Budget
+from eqr.solve.rollout import Dynamics, unroll
+from eqr.train.distributed import World
+from eqr.train.loss import all_right
+
+ROWS = 128
+"""Puzzles that run side by side."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Shares of puzzles solved exactly, by depth."""
+
+    exact: dict[int, float]
+    puzzles: int
+
+    @property
+    def best(self) -> float:
+        """Accuracy at the greatest depth."""
+        return self.exact[max(self.exact)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON data, an entry for each depth."""
+        return {"puzzles": self.puzzles, **{f"exact@{depth}": share for depth, share in self.exact.items()}}
+
+
+def evaluate(
+    model: Reasoner, puzzles: PuzzleSet, depths: tuple[int, ...], *, count: int, seed: int, world: World
+) -> Score:
+    """Run the first `count` puzzles to the greatest depth, from one start each, split over processes."""
+    dynamics = Dynamics(model, Budget(depth=max(depths), seed=seed))
+    count = min(count, len(puzzles))
+    solved = torch.zeros(len(depths), dtype=torch.float64)
+    chosen = puzzles.take(range(world.rank, count, world.size)) if count > world.rank else None
+    for batch in in_order(chosen, ROWS) if chosen is not None else ():
+        keys = [row_key(seed, puzzle.tobytes(), 0) for puzzle in batch.inputs]
+        labels = torch.from_numpy(batch.labels).to(dynamics.device)
+        with torch.inference_mode():
+            rows = dynamics.begin(batch.inputs, keys, batch.identities)
+            for depth, step in enumerate(unroll(dynamics, rows), start=1):
+                if depth in depths:
+                    right = all_right(step.advanced.reading, labels)
+                    solved[depths.index(depth)] += right.sum().double().cpu()
+    solved = world.sum(solved.float().to(dynamics.device)).cpu()
+    return Score({depth: float(n) / count for depth, n in zip(depths, solved, strict=True)}, count)

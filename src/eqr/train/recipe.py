@@ -1,0 +1,217 @@
+"""`Recipe`: how to train one model, whole, as a frozen value; saved in every run as `recipe.json`.
+
+Presets are in `eqr.recipes`. Changes are `recipe.replace(...)` in Python and `--set key=value` on the command
+line; both are validated as a whole, and a mistyped key fails with the nearest known one.
+"""
+
+import json
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from eqr.errors import UserError
+from eqr.model.config import Feedforward, LearnedStart, ReasonerConfig
+from eqr.tasks import task_named
+from eqr.train.averaging import Averaging
+from eqr.train.halting import AnyHalting, LearnedHalt
+from eqr.train.loss import Loss
+from eqr.train.optimizer import AdamAtan2, AnyOptimizer, Decay, Rate, SignDescent
+from eqr.train.schedule import AnySchedule, Curriculum, SegmentedOnline
+from eqr.value import Value
+
+
+class Generated(Value):
+    """Puzzles from the task's own generator."""
+
+    kind: Literal["generated"] = "generated"
+    task: str
+    train: PositiveInt = 1000
+    validation: PositiveInt = 256
+    test: NonNegativeInt = 1000
+    seed: int = 42
+    options: dict[str, Any] = Field(default_factory=dict)
+    """The generator's options (`eqr tasks --json` lists them)."""
+    endless: bool = False
+    """Train on ever fresh puzzles instead of on `train` of them."""
+    workers: NonNegativeInt = 0
+    """Background processes that generate ahead, for `endless`."""
+
+    @model_validator(mode="after")
+    def _options_fit(self) -> "Generated":
+        task_named(self.task).options(self.options)
+        return self
+
+
+class Folder(Value):
+    """A dataset folder made by `eqr data build` or `eqr data import`."""
+
+    kind: Literal["folder"] = "folder"
+    task: str
+    path: str
+    validation: PositiveInt = 256
+    """Puzzles held out from `train` for validation where the folder has no validation split."""
+    seed: int = 42
+    """Decides which are held out."""
+
+
+Data = Annotated[Generated | Folder, Field(discriminator="kind")]
+
+
+class Evaluation(Value):
+    """How a run is judged: on validation while it trains, on the test set once, at its end."""
+
+    every: PositiveInt = 500
+    """Steps between evaluations."""
+    puzzles: PositiveInt = 256
+    """Validation puzzles used, at most."""
+    depths: tuple[PositiveInt, ...] = (1, 2, 4, 8, 16)
+    """Depths reported; the last decides which weights are best."""
+    test_puzzles: PositiveInt = 1000
+    """Test puzzles used at the end, at most."""
+    seed: int = 0
+
+    @model_validator(mode="after")
+    def _depths_ascend(self) -> "Evaluation":
+        if not self.depths or list(self.depths) != sorted(set(self.depths)):
+            raise ValueError(f"depths must be given and ascend, not {self.depths}")
+        return self
+
+
+class Saving(Value):
+    """What a run writes and how often, in steps."""
+
+    checkpoint_every: PositiveInt = 500
+    keep: PositiveInt = 2
+    log_every: PositiveInt = 50
+    trackers: tuple[Literal["tensorboard", "trackio"], ...] = ()
+    """Besides metrics.jsonl, which is always written; they need the extra `eqr[tracking]`."""
+
+
+class Precision(StrEnum):
+    """The type of matrix products and latents; weights and sums stay float32."""
+
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+
+
+class Recipe(Value):
+    """Everything that decides a training run."""
+
+    name: str
+    data: Data
+    augment: bool = True
+    """Whether each training row is turned by a fresh random symmetry of its task."""
+    model: ReasonerConfig
+    schedule: AnySchedule = SegmentedOnline()
+    curriculum: Curriculum | None = None
+    halting: AnyHalting = LearnedHalt()
+    loss: Loss = Loss()
+    optimizer: AnyOptimizer = AdamAtan2()
+    rate: Rate = Rate()
+    identity_optimizer: SignDescent = SignDescent()
+    """For the sparse table of puzzle identities, where the model has one."""
+    averaging: Averaging | None = Averaging()
+    rows: PositiveInt = 768
+    """Batch size over all processes."""
+    steps: PositiveInt = 50_000
+    time_limit: PositiveFloat | None = None
+    """Seconds of training, evaluation not counted, after which the run ends."""
+    evaluation: Evaluation = Evaluation()
+    saving: Saving = Saving()
+    seed: int = 0
+    threads: PositiveInt | None = None
+    """Cores used on cpu, None for all; the same number gives the same weights bit for bit."""
+    rows_per_cut: PositiveInt | None = None
+    """Rows a core works on at once; None cuts a batch evenly among the cores."""
+    device: str = "auto"
+    precision: Precision = Precision.FLOAT32
+    compile: bool = False
+    """Whether the block stacks are compiled (torch.compile); slow to start, fast on a GPU."""
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "Recipe":
+        task = task_named(self.data.task)
+        shape = (*task.shape, task.vocabulary)
+        if (self.model.rows, self.model.columns, self.model.vocabulary) != shape:
+            raise ValueError(
+                f"model reads {self.model.rows}x{self.model.columns} grids, {self.model.vocabulary} tokens; "
+                f"the task {task.name} has {shape[0]}x{shape[1]} of {shape[2]}"
+            )
+        depths = {self.schedule.depth, *self.evaluation.depths}
+        if isinstance(self.model.recurrence, Feedforward) and depths != {1}:
+            raise ValueError(
+                "a feedforward model has depth 1: set schedule.depth and evaluation.depths to it"
+            )
+        if (
+            isinstance(self.model.start, LearnedStart)
+            and self.schedule.windows(self.schedule.depth)[0].untracked
+        ):
+            raise ValueError(f"a learned start gets no gradient under the schedule {self.schedule.kind!r}")
+        tracked = self.schedule.applications
+        if tracked is not None and tracked > self.model.applications:
+            raise ValueError(
+                f"schedule.tracked = {tracked}: a segment has only {self.model.applications} applications"
+            )
+        return self
+
+    def with_settings(self, settings: list[str]) -> "Recipe":
+        """Return a copy changed by `key=value` texts: dotted keys, JSON values, plain words as themselves."""
+        data = self.to_json()
+        for setting in settings:
+            key, equals, text = setting.partition("=")
+            if not equals or not key:
+                raise UserError(f"--set {setting!r} is not of the form key=value")
+            _assign(data, key.strip().split("."), _parse(text))
+        return Recipe.from_json(data, where="recipe")
+
+    def changed_since(self, before: "Recipe") -> list[str]:
+        """Return the fields in which this recipe would not continue a run that began with `before`."""
+        mine, theirs = flatten(self.to_json()), flatten(before.to_json())
+        keys = [key for key in {**theirs, **mine} if mine.get(key) != theirs.get(key)]
+        free = [*_MAY_CHANGE]
+        if self.rate.decay is Decay.NONE and self.curriculum is None:
+            free.append("steps")
+        return [
+            f"{key} ({theirs.get(key)!r} then, {mine.get(key)!r} now)"
+            for key in keys
+            if not any(key == name or key.startswith(f"{name}.") for name in free)
+        ]
+
+
+_MAY_CHANGE = ("time_limit", "saving", "threads", "rows_per_cut", "device")
+"""What may differ when a run goes on; the number of steps too, where nothing else depends on it."""
+
+
+def flatten(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested JSON data as one level of dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        if isinstance(value, dict):
+            flat.update(flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _assign(data: dict[str, Any], path: list[str], value: Any) -> None:
+    """Set a nested key; choosing a `kind` leaves that kind's own defaults."""
+    *folders, last = path
+    for folder in folders:
+        inner = data.get(folder)
+        if not isinstance(inner, dict):
+            inner = data[folder] = {}
+        data = inner
+    if last == "kind" and data.get("kind") != value:
+        data.clear()
+    known = data.get(last)
+    if isinstance(known, dict) and "kind" in known and isinstance(value, str):
+        value = {"kind": value}
+    data[last] = value
+
+
+def _parse(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

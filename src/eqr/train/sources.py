@@ -1,0 +1,53 @@
+"""From a recipe's data field to puzzle sets and a training stream; what is generated is kept in the run."""
+
+from pathlib import Path
+
+from eqr.data import Batches, GeneratedStream, Splits
+from eqr.data.generated import generate
+from eqr.data.splits import carve
+from eqr.errors import UserError
+from eqr.tasks import task_named
+from eqr.train.recipe import Folder, Generated, Recipe
+
+
+def load_data(data: Generated | Folder, run: Path, *, quiet: bool = False) -> Splits:
+    """Return the splits a recipe names; generated ones are made once and then read from the run's folder."""
+    if isinstance(data, Folder):
+        return _from_folder(data)
+    kept = run / "data" / data.digest()
+    if kept.is_dir():
+        return Splits.load(kept)
+    task = task_named(data.task)
+    sizes = {"train": data.train, "validation": data.validation, "test": data.test}
+    options = task.options(data.options)
+    splits = generate(task, sizes, seed=data.seed, options=options, quiet=quiet)
+    splits.save(kept)
+    return splits
+
+
+def _from_folder(data: Folder) -> Splits:
+    splits = Splits.load(Path(data.path))
+    task = task_named(data.task)
+    if splits.task != task.name:
+        raise UserError(f"data.path = {data.path!r} holds {splits.task}, data.task is {task.name}")
+    if "validation" in splits.sets:
+        return splits
+    train, validation = carve(splits["train"], task, data.validation, data.seed)
+    return Splits({**splits.sets, "train": train, "validation": validation})
+
+
+def open_stream(recipe: Recipe, splits: Splits) -> Batches | GeneratedStream:
+    """Return the stream of training rows, by global position whatever the number of processes."""
+    task, data = task_named(recipe.data.task), recipe.data
+    if isinstance(data, Generated) and data.endless:
+        options = task.options(data.options)
+        return GeneratedStream(task, options, seed=recipe.seed, workers=data.workers)
+    return Batches(splits["train"], task, seed=recipe.seed, augment=recipe.augment)
+
+
+def fitted(recipe: Recipe, splits: Splits) -> Recipe:
+    """Return the recipe with the model's table of identities made to fit the data's."""
+    if not recipe.model.identity_tokens or not task_named(recipe.data.task).identities:
+        return recipe
+    names = len(splits["train"].identity_names)
+    return recipe.replace(model=recipe.model.replace(identities=names))

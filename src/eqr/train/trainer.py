@@ -1,0 +1,198 @@
+"""`Trainer`: the optimizer step, and the state it carries from one step to the next.
+
+It knows neither files nor time; `eqr.train.run` puts data, evaluation, checkpoints and signals around it.
+"""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eqr.data import Batches, GeneratedStream
+from eqr.errors import UserError
+from eqr.model.cut import RowPool
+from eqr.model.reasoner import Reasoner
+from eqr.train.distributed import World
+from eqr.train.parameters import FlatParameters
+from eqr.train.recipe import Precision, Recipe
+from eqr.train.rows import Rows
+from eqr.train.step import STATS, Objective, Sums
+
+
+class NotFinite(UserError):
+    """The loss or its gradient is not a number; the weights are those of the step before."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """Why a process would like the run to end; after a step, why any process does."""
+
+    time_over: bool = False
+    interrupted: bool = False
+
+
+NO_WISHES = Wishes()
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What one step says about itself."""
+
+    stats: dict[str, float]
+    """Sums over the batch by the names in `STATS`, and the gradient's norm."""
+    wishes: Wishes
+    """Of all processes together, so that they end at the same step."""
+
+
+@contextmanager
+def _one_thread(device: torch.device) -> Iterator[None]:
+    """Keep PyTorch's own threads out of a step: the pool already has a thread for each core."""
+    threads = torch.get_num_threads()
+    if device.type != "cpu" or threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Trainer:
+    """A model in training."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        stream: Batches | GeneratedStream,
+        *,
+        world: World | None = None,
+        device: torch.device | None = None,
+    ) -> None:
+        self.recipe, self.stream = recipe, stream
+        self.world, self.device = world or World(), device or torch.device("cpu")
+        self.model = Reasoner(recipe.model, seed=recipe.seed).to(self.device)
+        self._averaged = copy.deepcopy(self.model)
+        self.flat = FlatParameters(self.model)
+        self.average = self.flat.vector.clone()
+        self.memory = recipe.optimizer.start(self.flat)
+        self.rows = Rows.empty(self.world.share(recipe.rows), recipe.model, self.device)
+        self.step_number = 0
+        self._refills = [len(self.rows)] * self.world.size
+        self._objective = Objective(recipe.schedule, recipe.halting, recipe.loss, recipe.rows)
+        threads = (recipe.threads or torch.get_num_threads()) if self.device.type == "cpu" else 1
+        self.pool = RowPool(threads, recipe.rows_per_cut)
+        if recipe.compile:
+            for stack in (self.model.stack, self.model.answer_stack):
+                if stack is not None:
+                    stack.compile()
+
+    def step(self, wishes: Wishes = NO_WISHES) -> StepResult:
+        """Take one optimizer step; all processes learn of the wishes of each."""
+        with _one_thread(self.device):
+            return self._step(wishes)
+
+    def _step(self, wishes: Wishes) -> StepResult:
+        self._refill()
+        number = self.step_number + 1
+        with torch.autocast(
+            self.device.type,
+            dtype=torch.bfloat16,
+            enabled=self.recipe.precision is Precision.BFLOAT16,
+        ):
+            sums = self._objective.sums(self.model, self.flat, self.pool, self.rows, self.depth_limit(number))
+        gradient, stats, wishes = self._agree(sums, wishes)
+        if not isfinite(stats["loss"] + stats["gradient_norm"]):
+            raise NotFinite(
+                f"the loss is not finite at step {number} (loss {stats['loss']}, gradient norm "
+                f"{stats['gradient_norm']}); lower optimizer.rate or raise rate.warmup"
+            )
+        factor = self.recipe.rate.factor(number, self.recipe.steps)
+        optimizer, averaging = self.recipe.optimizer, self.recipe.averaging
+        optimizer.step(self.flat, gradient, self.memory, number, optimizer.rate * factor)
+        if averaging is not None:
+            averaging.update(self.average, self.flat.vector, number)
+        if sums.vectors is not None and self.model.identity_table is not None:
+            identities, vectors = self.world.gather(self.rows.identities), self.world.gather(sums.vectors)
+            self.recipe.identity_optimizer.step(self.model.identity_table, identities, vectors, factor)
+        self.step_number = number
+        return StepResult(stats, wishes)
+
+    def depth_limit(self, step: int) -> int:
+        """Return how many segments a trajectory may have at a step."""
+        depth, curriculum = self.recipe.schedule.depth, self.recipe.curriculum
+        return depth if curriculum is None else curriculum.depth(step, self.recipe.steps, depth)
+
+    def averaged(self) -> Reasoner:
+        """Return the model to evaluate and save: averaged weights, in a copy that stays the same object."""
+        weights = self.flat.vector if self.recipe.averaging is None else self.average
+        self.flat.copy_to(self._averaged, weights)
+        for mine, theirs in zip(self._averaged.buffers(), self.model.buffers(), strict=True):
+            mine.copy_(theirs)
+        return self._averaged
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return everything that changes from step to step; the rows of all processes, in order."""
+        rows = {f"rows.{name}": self.world.gather(part) for name, part in self.rows.tensors().items()}
+        buffers = {f"model.{name}": part for name, part in self.model.named_buffers() if part is not None}
+        memory = {f"optimizer.{name}": part for name, part in self.memory.items()}
+        return {"weights": self.flat.vector, "average": self.average, **memory, **buffers, **rows}
+
+    def record(self) -> dict[str, Any]:
+        """Return the rest of the state as plain JSON data."""
+        return {"stream": self.stream.state()}
+
+    @torch.no_grad()
+    def restore(self, step: int, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
+        """Become what `tensors` and `record` were taken from, with any number of processes."""
+        mine = {"weights": self.flat.vector, "average": self.average}
+        mine |= {f"optimizer.{name}": part for name, part in self.memory.items()}
+        mine |= {f"model.{name}": part for name, part in self.model.named_buffers()}
+        for name, part in mine.items():
+            part.copy_(tensors[name])
+        share, start = len(self.rows), self.world.rank * len(self.rows)
+        rows = {
+            name.removeprefix("rows."): part for name, part in tensors.items() if name.startswith("rows.")
+        }
+        self.rows.load({name: part[start : start + share] for name, part in rows.items()})
+        self._refills = rows["halted"].view(-1, share).sum(dim=1).tolist()
+        self.stream.restore(record["stream"])
+        self.step_number = step
+
+    def _refill(self) -> None:
+        """Give every halted row the next puzzle: rows in global order take positions in stream order."""
+        total = sum(self._refills)
+        if not total:
+            return
+        batch = self.stream.take(total)
+        first = sum(self._refills[: self.world.rank])
+        count = self._refills[self.world.rank]
+        if count:
+            halted = self.rows.halted.nonzero().squeeze(1)
+            mine = batch.rows(slice(first, first + count))
+            self.rows.refill(halted, mine, self.recipe.seed, self.model)
+
+    def _agree(self, sums: Sums, wishes: Wishes) -> tuple[Tensor, dict[str, float], Wishes]:
+        """Sum gradient and statistics over processes, and learn how many rows each will refill."""
+        world, size = self.world, len(sums.gradient)
+        if not self.recipe.schedule.carries:
+            self.rows.halted.fill_(True)
+        refills = torch.zeros(world.size, device=self.device)
+        refills[world.rank] = self.rows.halted.sum()
+        asked = torch.tensor([wishes.time_over, wishes.interrupted], dtype=torch.float32, device=self.device)
+        gradient, rest = sums.gradient, torch.cat((sums.stats, asked, refills))
+        if world.size > 1:
+            everything = world.sum(torch.cat((gradient, rest)))
+            gradient, rest = everything[:size], everything[size:]
+        norm = torch.linalg.vector_norm(gradient)
+        gradient_norm, *numbers = torch.cat((norm.view(1), rest)).tolist()  # the step's one host sync
+        stats = dict(zip(STATS, numbers, strict=False))
+        time_over, interrupted, *counts = numbers[len(STATS) :]
+        self._refills = [int(count) for count in counts]
+        agreed = Wishes(time_over=time_over > 0, interrupted=interrupted > 0)
+        return gradient, {**stats, "gradient_norm": gradient_norm}, agreed
