@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from typing import TypeVar
 
 import torch
@@ -49,7 +50,7 @@ class RowPool:
         pieces = -(-rows // (self.rows_per_cut or max(rows, 1)))
         pieces = min(-(-pieces // self.workers) * self.workers, rows)
         edges = [rows * piece // pieces for piece in range(pieces + 1)] if pieces else []
-        return [slice(low, high) for low, high in zip(edges, edges[1:], strict=False)]
+        return [slice(low, high) for low, high in pairwise(edges)]
 
     def map(self, work: Callable[[slice], T], rows: int) -> list[T]:
         """Run `work` on every piece and return the results in order of rows.

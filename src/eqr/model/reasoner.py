@@ -13,6 +13,7 @@ from eqr.model.config import Path, Positions, ReasonerConfig, TwoLevel
 from eqr.model.counters import NoiseBank
 from eqr.model.layers import Application, matrix, scaled_normal
 from eqr.model.operator import Damped, Noisy, Wrapped, run_segment
+from eqr.model.saving import Saved
 from eqr.model.start import make_starter
 from eqr.model.state import Reading, State
 
@@ -20,7 +21,7 @@ HALT_BIAS = -5.0
 """A fresh model says "not done" with certainty, so that halting is learned and not stumbled into."""
 
 
-class Reasoner(nn.Module):
+class Reasoner(Saved):
     """A learned dynamical system z <- f(z; x) with two heads."""
 
     identity_table: Tensor | None
@@ -76,7 +77,7 @@ class Reasoner(nn.Module):
             x = torch.cat((lead, x))
         if self.position is not None:
             x = (x + self.position.unsqueeze(1)) * 0.5**0.5
-        return x * config.width**0.5
+        return torch.mul(x, config.width**0.5)
 
     def start(self, x: Tensor, keys: Tensor) -> State:
         """Return the initial state of each row; keys (rows,) int64 stand for (seed, puzzle, restart)."""
