@@ -11,7 +11,7 @@ from eqr.value import Value
 
 
 def gang_size(breadth: int, abreast: int) -> int:
-    """Return the size of the fewest, nearly equal gangs of at most `abreast` that make up `breadth` starts."""
+    """Return the size of the fewest, nearly equal gangs of at most `abreast` that hold `breadth` starts."""
     return ceil(breadth / ceil(breadth / abreast))
 
 

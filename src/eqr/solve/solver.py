@@ -117,7 +117,7 @@ class Solver:
     def solve_many(
         self, puzzles: Iterable[str | Tokens], *, in_order: bool = True
     ) -> Iterator[Answer | Refused]:
-        """Solve a stream of puzzles; answers come in the order given or, without `in_order`, as they finish."""
+        """Solve a stream of puzzles; answers come in their order or, without `in_order`, as they finish."""
         answers = self._as_finished(puzzles)
         return _sorted(answers) if in_order else answers
 

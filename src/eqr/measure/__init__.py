@@ -1,0 +1,1 @@
+"""Measuring: candidates tables, metrics, cost, diagnostics and figures."""

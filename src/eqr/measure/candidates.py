@@ -1,0 +1,135 @@
+"""The candidates table on disk: one row per puzzle, start and noted depth, saved in parts as they complete.
+
+The model runs once; every metric, vote and selection rule is scored from here. A part is written whole or not
+at all, so an interrupted run keeps what it has and goes on with the parts that are missing, and several
+processes fill one table by taking different parts. `manifest.json` says what the rows were made from.
+"""
+
+import hashlib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import PositiveInt
+
+from eqr.errors import UserError
+from eqr.files import make_folder, new_file, read_json, write_json
+from eqr.model.reasoner import Reasoner
+from eqr.solve.budget import Budget
+from eqr.solve.candidates import Candidates
+from eqr.solve.gather import Block
+from eqr.value import Value
+
+MANIFEST = "manifest.json"
+WALL = "wall"
+"""Column of a part beside those of its candidates: seconds of work it took."""
+
+
+class Manifest(Value):
+    """What decides a table's rows."""
+
+    format: Literal["eqr-candidates-1"] = "eqr-candidates-1"
+    task: str
+    model: str
+    """Digest of the model's config and weights."""
+    data: str
+    """Digest of the puzzles."""
+    puzzles: PositiveInt
+    budget: Budget
+    depths: tuple[PositiveInt, ...]
+    """Depths at which predictions were noted, ascending; the last is the budget's."""
+    window: PositiveInt
+    """Residuals kept of each trajectory."""
+    part: PositiveInt = 256
+    """Puzzles in each part."""
+
+    @property
+    def parts(self) -> int:
+        """Number of parts of the whole table."""
+        return -(-self.puzzles // self.part)
+
+
+class CandidateTable:
+    """A folder of parts; rows of puzzle p are in part p // manifest.part."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder, self.manifest = folder, manifest
+
+    @classmethod
+    def open(cls, folder: Path, manifest: Manifest, *, overwrite: bool = False) -> "CandidateTable":
+        """Open the table of exactly this run, making it if there is none; another run's is an error."""
+        path = folder / MANIFEST
+        if path.is_file() and not overwrite:
+            there = Manifest.from_json(read_json(path), where=str(path))
+            if there != manifest:
+                mine, theirs = manifest.to_json(), there.to_json()
+                differ = [key for key in mine if mine[key] != theirs[key]]
+                raise UserError(
+                    f"{folder} holds candidates of another run ({', '.join(differ)} differ); "
+                    "choose another --out, or add --overwrite to replace them"
+                )
+            return cls(folder, manifest)
+        make_folder(folder)
+        for part in folder.glob("part-*.npz"):
+            part.unlink()
+        write_json(path, manifest.to_json())
+        return cls(folder, manifest)
+
+    @classmethod
+    def load(cls, folder: Path) -> "CandidateTable":
+        """Open a table to read."""
+        return cls(folder, Manifest.from_json(read_json(folder / MANIFEST), where=str(folder / MANIFEST)))
+
+    def missing(self) -> list[int]:
+        """Return the numbers of the parts that are not there yet."""
+        return [number for number in range(self.manifest.parts) if not self._path(number).is_file()]
+
+    def write(self, block: Block, wall: float) -> None:
+        """Save a part, all of it or nothing."""
+        with (
+            new_file(self._path(block.first // self.manifest.part)) as temporary,
+            temporary.open("wb") as file,
+        ):
+            columns: dict[str, Any] = {**block.candidates.columns(), WALL: np.float64(wall)}
+            np.savez(file, **columns)
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the parts in order of puzzles; a missing one is an error."""
+        missing = self.missing()
+        if missing:
+            raise UserError(
+                f"{self.folder} is not complete: {len(missing)} of {self.manifest.parts} parts are missing; "
+                "run the same command again to go on"
+            )
+        for number in range(self.manifest.parts):
+            columns = self._read(number)
+            del columns[WALL]
+            yield Block(number * self.manifest.part, Candidates(**columns))
+
+    def seconds(self) -> float:
+        """Return the seconds of work in all parts, summed over processes."""
+        return sum(float(self._read(number)[WALL]) for number in range(self.manifest.parts))
+
+    def _read(self, number: int) -> dict[str, NDArray[Any]]:
+        path = self._path(number)
+        try:
+            with np.load(path, allow_pickle=False) as part:
+                return {name: part[name] for name in part.files}
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise UserError(f"{path} is damaged ({error}); delete it and run the command again") from None
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"part-{number:06d}.npz"
+
+
+def model_digest(reasoner: Reasoner) -> str:
+    """Return a content hash of a model: its config and every weight."""
+    digest = hashlib.sha256(reasoner.config.digest().encode())
+    for name, tensor in sorted(reasoner.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()[:16]

@@ -1,0 +1,215 @@
+"""Evaluation: run a model once into a candidates table, then score every metric from the table.
+
+A sweep over depths notes predictions on the way of the deepest run; a sweep over breadths takes the first
+starts of the widest. Only races are run one by one, because a race's cost depends on who takes part. Under
+`torchrun` each process fills its own parts of the same table, and the first one scores it.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eqr.data import PuzzleSet
+from eqr.errors import UserError
+from eqr.measure.accounting import equivalent_layers, flops
+from eqr.measure.candidates import CandidateTable, Manifest, model_digest
+from eqr.measure.metrics import Outcomes, outcomes, report
+from eqr.model.reasoner import Reasoner
+from eqr.progress import progress
+from eqr.solve.budget import Budget
+from eqr.solve.candidates import WINDOW
+from eqr.solve.engine import SLOTS, Engine, Puzzle
+from eqr.solve.gather import Gather
+from eqr.solve.selection import SelectionRule
+from eqr.tasks import task_named
+from eqr.tasks.base import Task
+
+PART = 256
+"""Puzzles saved at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """This process among those that share the work."""
+
+    rank: int = 0
+    world: int = 1
+
+    @classmethod
+    def from_environment(cls) -> "Workers":
+        """Read what `torchrun` says; without it, there is one process."""
+        return cls(rank=int(os.environ.get("RANK", "0")), world=int(os.environ.get("WORLD_SIZE", "1")))
+
+    def connect(self) -> None:
+        """Join the other processes."""
+        import torch.distributed as dist
+
+        if self.world > 1 and not dist.is_initialized():
+            dist.init_process_group("gloo", timeout=timedelta(days=7))
+
+    def wait(self) -> None:
+        """Return once every process is here."""
+        import torch.distributed as dist
+
+        if self.world > 1:
+            dist.barrier()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """Which budgets to score, and how to choose among starts."""
+
+    budget: Budget
+    """Halting, dynamics, race and seed; its depth and breadth are those of the sweep."""
+    depths: tuple[int, ...]
+    breadths: tuple[int, ...]
+    select: dict[str, SelectionRule]
+
+    def runs(self) -> list[tuple[Budget, tuple[int, ...], tuple[int, ...]]]:
+        """Return the runs to make, each with the depths and breadths that are scored from it."""
+        if not self.budget.race:
+            whole = self._budget(max(self.depths), max(self.breadths))
+            return [(whole, tuple(sorted(set(self.depths))), tuple(sorted(set(self.breadths))))]
+        return [(self._budget(d, b), (d,), (b,)) for d in sorted(self.depths) for b in sorted(self.breadths)]
+
+    def _budget(self, depth: int, breadth: int) -> Budget:
+        return Budget.from_json({**self.budget.to_json(), "depth": depth, "breadth": breadth}, where="budget")
+
+
+def evaluate(
+    reasoner: Reasoner,
+    puzzles: PuzzleSet,
+    sweep: Sweep,
+    out: Path,
+    *,
+    slots: int = SLOTS,
+    workers: Workers | None = None,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> dict[str, Any] | None:
+    """Run what is not in `out` yet, score it, and return plain data; None in all processes but the first."""
+    workers = workers or Workers()
+    task = _fitting_task(reasoner, puzzles)
+    model = model_digest(reasoner)
+    budgets: list[dict[str, Any]] = []
+    for budget, depths, breadths in sweep.runs():
+        manifest = Manifest(
+            task=task.name,
+            model=model,
+            data=puzzles.digest,
+            puzzles=len(puzzles),
+            budget=budget,
+            depths=depths,
+            window=min(WINDOW, budget.depth),
+            part=PART,
+        )
+        folder = out / f"depth-{budget.depth}-breadth-{budget.breadth}"
+        if workers.rank == 0:
+            CandidateTable.open(folder, manifest, overwrite=overwrite)
+        workers.wait()
+        table = CandidateTable.open(folder, manifest)
+        fill(table, reasoner, puzzles, slots=slots, workers=workers, quiet=quiet)
+        workers.wait()
+        if workers.rank == 0:
+            budgets += score(table, puzzles, task, reasoner, breadths, sweep.select)
+    if workers.rank:
+        return None
+    return {"task": task.name, "model": model, "data": puzzles.digest, "n": len(puzzles), "budgets": budgets}
+
+
+def fill(
+    table: CandidateTable,
+    reasoner: Reasoner,
+    puzzles: PuzzleSet,
+    *,
+    slots: int = SLOTS,
+    workers: Workers | None = None,
+    quiet: bool = False,
+) -> None:
+    """Run the parts that are missing from a table and are this process's, saving each as it completes."""
+    workers = workers or Workers()
+    manifest = table.manifest
+    numbers = [n for n in table.missing() if n % workers.world == workers.rank]
+    engine = Engine(reasoner, manifest.budget, slots=slots, noted=manifest.depths, window=manifest.window)
+    gather = Gather(
+        manifest.budget,
+        cells=puzzles.cells,
+        window=manifest.window,
+        noted=manifest.depths,
+        size=manifest.part,
+        total=manifest.puzzles,
+    )
+
+    def queue() -> Iterator[Puzzle]:
+        for number in numbers:
+            for index in range(number * manifest.part, min((number + 1) * manifest.part, manifest.puzzles)):
+                yield Puzzle(index, np.array(puzzles.inputs[index]), int(puzzles.identities[index]))
+
+    starts = manifest.budget.breadth * sum(
+        min((n + 1) * manifest.part, manifest.puzzles) - n * manifest.part for n in numbers
+    )
+    label = f"depth {manifest.budget.depth}, breadth {manifest.budget.breadth}"
+    since = time.perf_counter()
+    with progress(label, starts, unit="starts", quiet=quiet or not starts) as shown:
+        for finished in engine.run(queue()):
+            if not finished.passing:
+                shown.advance(len(finished.puzzles))
+            for block in gather.add(finished):
+                now = time.perf_counter()
+                table.write(block, now - since)
+                since = now
+
+
+def score(
+    table: CandidateTable,
+    puzzles: PuzzleSet,
+    task: Task,
+    reasoner: Reasoner,
+    breadths: Sequence[int],
+    select: dict[str, SelectionRule],
+) -> list[dict[str, Any]]:
+    """Score every depth and breadth of a table."""
+    budget, depths = table.manifest.budget, table.manifest.depths
+    pairs = [(column, breadth) for column in range(len(depths)) for breadth in breadths]
+    parts: dict[tuple[int, int], list[Outcomes]] = {pair: [] for pair in pairs}
+    for block in table.blocks():
+        here = puzzles.take(np.arange(block.first, block.first + len(block.candidates)))
+        for column, breadth in pairs:
+            candidates = block.candidates[:, :breadth, column]
+            parts[column, breadth].append(outcomes(candidates, here, task, list(select.values())))
+    joined = {pair: Outcomes.joined(found) for pair, found in parts.items()}
+    seconds, spent = table.seconds(), joined[len(depths) - 1, max(breadths)].nfe.sum()
+    said = []
+    for (column, breadth), results in joined.items():
+        nfe = float(results.nfe.sum(axis=1).mean())
+        said.append(
+            {
+                "depth": depths[column],
+                "breadth": breadth,
+                "halting": None if budget.halting is None else budget.halting.to_json(),
+                "race": budget.race,
+                **report(results, list(select)),
+                "equivalent_layers": equivalent_layers(reasoner.config, nfe),
+                "flops": flops(reasoner.config, nfe),
+                # the run's own seconds, by its share of the segments where it is a part of a larger run
+                "seconds": seconds * float(results.nfe.sum() / spent),
+            }
+        )
+    return said
+
+
+def _fitting_task(reasoner: Reasoner, puzzles: PuzzleSet) -> Task:
+    config = reasoner.config
+    if config.task is not None and config.task != puzzles.task:
+        raise UserError(f"this model is for {config.task}, these puzzles are {puzzles.task}")
+    if config.cells != puzzles.cells:
+        raise UserError(f"this model reads {config.cells} cells, these puzzles have {puzzles.cells}")
+    if not len(puzzles):
+        raise UserError("the puzzle set is empty: nothing to evaluate")
+    return task_named(puzzles.task)

@@ -1,0 +1,171 @@
+"""Metrics from a candidates table alone: the model is not needed any more.
+
+`Outcomes` compares candidates with labels, part by part, and drops the grids; `report` turns outcomes into
+estimates. A metric that looks at labels to choose (any-correct) says `oracle`, a selection that uses the
+task's check is named `verified`. Puzzles without labels (padding) never count.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eqr.data import PuzzleSet
+from eqr.measure.statistics import (
+    Estimate,
+    average,
+    expected_of_lowest,
+    expected_of_vote,
+    pass_at,
+    powers_of_two,
+    share,
+)
+from eqr.solve.candidates import Candidates, Status
+from eqr.solve.selection import LowestResidual, SelectionRule, answer_ids, verifier
+from eqr.tasks.base import Task
+
+RATING_BINS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcomes:
+    """How each candidate did, (puzzles, starts), and which start each selection rule chose."""
+
+    right: NDArray[np.bool_]
+    """Every counted cell equals its label."""
+    share_right: NDArray[np.float32]
+    """Share of counted cells that equal their label."""
+    valid: NDArray[np.bool_]
+    """Accepted by the task's `check`."""
+    status: NDArray[np.uint8]
+    depth: NDArray[np.int32]
+    nfe: NDArray[np.int64]
+    ids: NDArray[np.int64]
+    """Equal numbers in a row of this array are equal answers."""
+    costs: NDArray[np.float64]
+    """What Top-1 converged minimises."""
+    ratings: NDArray[np.int32]
+    """(puzzles,)."""
+    chosen: NDArray[np.intp]
+    """(puzzles, selection rules)."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all starts ran to their end; a race cancels some."""
+        return bool(np.isin(self.status, (Status.HALTED, Status.RAN_OUT)).all())
+
+    @classmethod
+    def joined(cls, parts: Sequence["Outcomes"]) -> "Outcomes":
+        """Put puzzles behind each other; answer numbers only mean something within a puzzle."""
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+
+def outcomes(
+    candidates: Candidates, puzzles: PuzzleSet, task: Task, select: Sequence[SelectionRule]
+) -> Outcomes:
+    """Compare candidates (puzzles, starts) with the labels of the same puzzles."""
+    counted = puzzles.labels.any(axis=1)
+    candidates, puzzles = candidates[counted], puzzles.take(np.flatnonzero(counted))
+    cells = puzzles.labels[:, None] > 0
+    hits = (candidates.tokens == puzzles.labels[:, None]) & cells
+    verify = verifier(task, puzzles.inputs)
+    chosen = [rule.choose(candidates, verify) for rule in select]
+    return Outcomes(
+        right=(hits | ~cells).all(axis=2),
+        share_right=(hits.sum(axis=2) / cells.sum(axis=2)).astype(np.float32),
+        valid=verify(candidates),
+        status=candidates.status,
+        depth=candidates.depth,
+        nfe=candidates.nfe,
+        ids=answer_ids(candidates.tokens),
+        costs=LowestResidual().costs(candidates),
+        ratings=puzzles.ratings,
+        chosen=np.stack(chosen, axis=1) if chosen else np.zeros((len(candidates), 0), np.intp),
+    )
+
+
+def report(results: Outcomes, names: Sequence[str]) -> dict[str, Any]:
+    """Return every metric as plain data; `names` are those of the selection rules, in order."""
+    said: dict[str, Any] = {
+        "n": len(results.right),
+        "nfe": average(results.nfe.sum(axis=1)).to_json(),
+        "halted": float((results.status == Status.HALTED).mean()),
+        "selected": {name: _selected(results, column) for column, name in enumerate(names)},
+    }
+    if results.complete:  # what averages over starts needs all of them
+        said.update(_averages(results))
+        said.update(_breadth(results) if results.right.shape[1] > 1 else {})
+    return said
+
+
+def _averages(results: Outcomes) -> dict[str, Any]:
+    return {
+        "exact": over_starts(results.right).to_json(),
+        "token": average(results.share_right.mean(axis=1)).to_json(),
+        "valid": over_starts(results.valid).to_json(),
+        "depth_used": average(results.depth.mean(axis=1)).to_json(),
+        "by_rating": by_rating(results.ratings, results.right),
+    }
+
+
+def _breadth(results: Outcomes) -> dict[str, Any]:
+    right, breadth = results.right, results.right.shape[1]
+    widths = powers_of_two(breadth)
+    return {
+        "pass_at": {str(k): average(pass_at(k, right)).to_json() for k in widths},
+        "oracle_any_correct": share(np.asarray(right.any(axis=1))).to_json(),
+        "path_independence": path_independence(right),
+        "expected": {
+            "residual": {
+                str(b): average(expected_of_lowest(results.costs, right, b)).to_json() for b in widths
+            },
+            "majority": {str(b): average(expected_of_vote(results.ids, right, b)).to_json() for b in widths},
+        },
+    }
+
+
+def _selected(results: Outcomes, column: int) -> dict[str, Any]:
+    rows, starts = np.arange(len(results.right)), results.chosen[:, column]
+    return {
+        "exact": share(results.right[rows, starts]).to_json(),
+        "valid": share(results.valid[rows, starts]).to_json(),
+    }
+
+
+def over_starts(hits: NDArray[np.bool_]) -> Estimate:
+    """Estimate a share averaged over starts (AccAvg), (puzzles, starts)."""
+    return share(hits[:, 0]) if hits.shape[1] == 1 else average(hits.mean(axis=1))
+
+
+def path_independence(right: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return how far the mean over starts is from the first start: per puzzle, and of the two accuracies.
+
+    The paper defines the first (E|Acc_B - Acc_1|); the figures it prints are of the size of the second.
+    """
+    apart = np.abs(right.mean(axis=1) - right[:, 0])
+    return {
+        "per_puzzle": average(apart).to_json(),
+        "of_means": abs(float(right.mean()) - float(right[:, 0].mean())),
+    }
+
+
+def by_rating(ratings: NDArray[np.int32], right: NDArray[np.bool_]) -> list[dict[str, Any]]:
+    """Return exact accuracy in bins of difficulty that hold about equally many puzzles."""
+    if not len(ratings) or ratings.min() == ratings.max():
+        return []
+    edges = np.unique(np.quantile(ratings, np.linspace(0, 1, RATING_BINS + 1)).round().astype(np.int64))
+    bins = np.clip(np.searchsorted(edges, ratings, side="right") - 1, 0, len(edges) - 2)
+    said = []
+    for number in np.unique(bins):
+        inside = bins == number
+        said.append(
+            {
+                "from": int(ratings[inside].min()),
+                "to": int(ratings[inside].max()),
+                "exact": over_starts(right[inside]).to_json(),
+            }
+        )
+    return said

@@ -1,0 +1,109 @@
+"""Estimates with 95% intervals, and the estimators that metrics are made of; NumPy only, no puzzles.
+
+A share of puzzles gets Wilson's interval, an average of per-puzzle numbers a bootstrap over puzzles (starts
+of one puzzle are not independent, puzzles are).
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eqr.solve.selection import vote
+
+Z = 1.959963984540054
+"""Two-sided 95%."""
+RESAMPLES = 1000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number measured on `n` puzzles, with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
+
+
+def share(hits: NDArray[np.bool_]) -> Estimate:
+    """Estimate how often something is true, with Wilson's interval."""
+    n = len(hits)
+    if n == 0:
+        return Estimate(float("nan"), float("nan"), float("nan"), 0)
+    p = float(hits.mean())
+    middle = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z / (1 + Z * Z / n) * sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
+    return Estimate(p, max(middle - half, 0.0), min(middle + half, 1.0), n)
+
+
+def average(values: NDArray[Any], *, seed: int = 0) -> Estimate:
+    """Estimate the mean of per-puzzle numbers (puzzles,), with a bootstrap interval over puzzles."""
+    n = len(values)
+    if n == 0:
+        return Estimate(float("nan"), float("nan"), float("nan"), 0)
+    # resampling puzzles is drawing how often each distinct value occurs, and those are few
+    distinct, counts = np.unique(np.asarray(values, np.float64), return_counts=True)
+    drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=RESAMPLES)
+    low, high = np.quantile(drawn @ distinct / n, (0.025, 0.975))
+    mean = float(distinct @ counts / n)
+    return Estimate(mean, min(float(low), mean), max(float(high), mean), n)
+
+
+def pass_at(k: int, right: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return per puzzle the chance that one of k starts drawn from (puzzles, starts) is right: unbiased."""
+    starts = right.shape[1]
+    wrong = starts - right.sum(axis=1)
+    # C(wrong, k) / C(starts, k) as a product of small ratios
+    steps = np.arange(k)
+    ratios = (wrong[:, None] - steps) / (starts - steps)
+    return np.asarray(1.0 - np.prod(np.clip(ratios, 0.0, 1.0), axis=1), np.float64)
+
+
+def expected_of_lowest(
+    costs: NDArray[np.float64], right: NDArray[np.bool_], starts: int
+) -> NDArray[np.float64]:
+    """Return per puzzle the chance of being right when the lowest cost of a random `starts` is chosen: exact.
+
+    Ties in cost go to the earlier start, as in `choose`.
+    """
+    held = costs.shape[1]
+    order = np.argsort(costs, axis=1, kind="stable")
+    ranked = np.take_along_axis(right, order, axis=1)
+    # the i-th best is chosen if it is drawn and all others come from those behind it:
+    # C(held - 1 - i, starts - 1) / C(held, starts)
+    chance = np.zeros(held)
+    chance[0] = starts / held
+    for i in range(1, held - starts + 1):
+        chance[i] = chance[i - 1] * (held - starts - i + 1) / (held - i)
+    return np.asarray(ranked @ chance, np.float64)
+
+
+def expected_of_vote(
+    ids: NDArray[np.int64], right: NDArray[np.bool_], starts: int, *, draws: int = 64, seed: int = 0
+) -> NDArray[np.float64]:
+    """Return per puzzle how often the majority of a random `starts` is right, averaged over `draws`."""
+    rng = np.random.default_rng(seed)
+    held = ids.shape[1]
+    if starts == held:
+        draws = 1
+    hits = np.zeros(len(ids))
+    everyone = np.ones((len(ids), starts), np.bool_)
+    for _ in range(draws):
+        picked = np.sort(rng.permuted(np.tile(np.arange(held), (len(ids), 1)), axis=1)[:, :starts], axis=1)
+        chosen = vote(np.take_along_axis(ids, picked, axis=1), everyone)
+        start = np.take_along_axis(picked, chosen[:, None], axis=1)
+        hits += np.take_along_axis(right, start, axis=1)[:, 0]
+    return hits / draws
+
+
+def powers_of_two(limit: int) -> list[int]:
+    """Return 1, 2, 4, ... up to `limit`, and `limit` itself."""
+    powers = [1 << exponent for exponent in range(limit.bit_length()) if 1 << exponent <= limit]
+    return powers if powers[-1] == limit else [*powers, limit]

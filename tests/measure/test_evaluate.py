@@ -1,0 +1,187 @@
+"""Evaluation: one run serves every budget, interrupted runs go on, two processes fill one table."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import eqr.measure.evaluate as module
+from eqr.errors import UserError
+from eqr.measure.candidates import CandidateTable, model_digest
+from eqr.measure.evaluate import Sweep, Workers, evaluate, fill
+from eqr.solve import Budget, FirstToHalt, HaltHead, LowestResidual, MajorityVote
+from eqr.solve.engine import Engine
+from settling import Settling, puzzles_4x4
+
+PUZZLES = puzzles_4x4(30)
+RULES = {"residual": LowestResidual(), "majority": MajorityVote(), "race": FirstToHalt()}
+
+
+def sweep(**changes) -> Sweep:
+    given = {"budget": Budget(halting=HaltHead()), "depths": (4, 12), "breadths": (1, 3), "select": RULES}
+    return Sweep(**{**given, **changes})
+
+
+@pytest.fixture(autouse=True)
+def _small_parts(monkeypatch):
+    monkeypatch.setattr(module, "PART", 8)
+
+
+def run(out: Path, **changes):
+    reasoner = changes.pop("reasoner", None) or Settling(PUZZLES, stuck=0.3)
+    return evaluate(reasoner, PUZZLES, sweep(**changes), out, slots=16, quiet=True)
+
+
+def columns(folder: Path) -> dict[str, np.ndarray]:
+    blocks = [block.candidates.columns() for block in CandidateTable.load(folder).blocks()]
+    names = [name for name in blocks[0] if name != "seconds"]
+    return {name: np.concatenate([block[name] for block in blocks]) for name in names}
+
+
+def without_times(said):
+    return {**said, "budgets": [{**row, "seconds": 0} for row in said["budgets"]]}
+
+
+def test_one_run_serves_every_budget(tmp_path):
+    said = run(tmp_path / "sweep")
+    assert [(row["depth"], row["breadth"]) for row in said["budgets"]] == [(4, 1), (4, 3), (12, 1), (12, 3)]
+    for row in said["budgets"]:
+        name = f"alone-{row['depth']}-{row['breadth']}"
+        alone = run(tmp_path / name, depths=(row["depth"],), breadths=(row["breadth"],))
+        assert without_times(alone)["budgets"] == [{**row, "seconds": 0}]
+    assert len(list((tmp_path / "sweep").iterdir())) == 1
+
+
+def test_an_interrupted_run_keeps_what_it_has_and_goes_on(tmp_path, monkeypatch):
+    whole = run(tmp_path / "whole")
+    advanced = []
+    advance = Engine._finished
+
+    def interrupted(self, *args):
+        advanced.append(1)
+        if len(advanced) == 25:
+            raise KeyboardInterrupt
+        return advance(self, *args)
+
+    monkeypatch.setattr(Engine, "_finished", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "again")
+    table = CandidateTable.load(tmp_path / "again" / "depth-12-breadth-3")
+    left = table.missing()
+    assert 0 < len(left) < 4
+    with pytest.raises(UserError, match="not complete"):
+        list(table.blocks())
+    assert not list(table.folder.glob(".*")), "a half-written file was left"
+    kept = {path: path.stat().st_mtime_ns for path in table.folder.glob("part-*")}
+    assert without_times(run(tmp_path / "again")) == without_times(whole)
+    assert all(path.stat().st_mtime_ns == when for path, when in kept.items())
+
+
+def test_a_finished_table_is_not_run_again(tmp_path, monkeypatch):
+    first = run(tmp_path)
+    monkeypatch.setattr(Engine, "_finished", lambda *args: pytest.fail("the model ran again"))
+    assert run(tmp_path) == first
+
+
+def test_another_runs_table_is_not_mixed_in(tmp_path):
+    run(tmp_path)
+    with pytest.raises(UserError, match=r"budget differ.*--overwrite"):
+        run(tmp_path, budget=Budget(halting=HaltHead(threshold=1.0)))
+    other = Settling(PUZZLES)
+    other.embedding.data += 1
+    with pytest.raises(UserError, match="model differ"):
+        run(tmp_path, reasoner=other)
+    said = evaluate(other, PUZZLES, sweep(), tmp_path, overwrite=True, quiet=True)
+    assert said["model"] == model_digest(other)
+
+
+def test_a_damaged_part_is_named(tmp_path):
+    run(tmp_path)
+    part = next(tmp_path.rglob("part-000001.npz"))
+    part.write_bytes(part.read_bytes()[:100])
+    with pytest.raises(UserError, match="part-000001"):
+        run(tmp_path)
+
+
+def test_ranks_fill_the_table_of_one_process(tmp_path):
+    run(tmp_path / "one", depths=(12,), breadths=(3,))
+    one = tmp_path / "one" / "depth-12-breadth-3"
+    table = CandidateTable.open(tmp_path / "two", CandidateTable.load(one).manifest)
+    for rank in (1, 0):
+        fill(table, Settling(PUZZLES, stuck=0.3), PUZZLES, workers=Workers(rank=rank, world=2), quiet=True)
+    for name, array in columns(one).items():
+        np.testing.assert_array_equal(array, columns(tmp_path / "two")[name], err_msg=name)
+
+
+def test_races_are_run_and_equal_what_the_whole_table_says(tmp_path):
+    whole = run(tmp_path / "whole", depths=(12,), breadths=(3,))["budgets"][0]
+    raced = run(tmp_path / "race", budget=Budget(halting=HaltHead(), race=True), depths=(12,), breadths=(3,))[
+        "budgets"
+    ][0]
+    assert raced["selected"]["race"] == whole["selected"]["race"]
+    assert raced["nfe"]["value"] < whole["nfe"]["value"]
+    assert "exact" not in raced
+
+
+def test_the_wrong_puzzles_are_refused(tmp_path):
+    with pytest.raises(UserError, match="empty"):
+        evaluate(Settling(PUZZLES), PUZZLES.take([]), sweep(), tmp_path)
+    reasoner = Settling(PUZZLES)
+    reasoner.config = reasoner.config.replace(task="sudoku-6x6")
+    with pytest.raises(UserError, match=r"for sudoku-6x6, these puzzles are sudoku-4x4"):
+        evaluate(reasoner, PUZZLES, sweep(), tmp_path)
+    with pytest.raises(UserError, match="depth = 0"):
+        run(tmp_path, depths=(0,))
+
+
+SCRIPT = """
+import json, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from settling import Settling, puzzles_4x4
+import eqr.measure.evaluate as module
+from eqr.solve import Budget, HaltHead, MajorityVote
+module.PART = 8
+workers = module.Workers.from_environment()
+workers.connect()
+puzzles = puzzles_4x4(30)
+sweep = module.Sweep(budget=Budget(halting=HaltHead()), depths=(4, 12), breadths=(1, 3),
+                     select={{"majority": MajorityVote()}})
+reasoner = Settling(puzzles, stuck=0.3)
+said = module.evaluate(reasoner, puzzles, sweep, Path({out!r}), workers=workers, quiet=True)
+if workers.rank == 0:
+    print(json.dumps(said))
+else:
+    assert said is None
+"""
+
+
+def test_two_processes_equal_one(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(tests=str(Path(__file__).parents[1]), out=str(tmp_path / "two")))
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    ours = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(script)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **ours, "RANK": str(rank)},  # what torchrun sets
+        )
+        for rank in range(2)
+    ]
+    said = [process.communicate(timeout=120)[0] for process in started]
+    assert [process.returncode for process in started] == [0, 0]
+    run(tmp_path / "one")
+    one, two = (columns(tmp_path / name / "depth-12-breadth-3") for name in ("one", "two"))
+    for name, array in one.items():
+        np.testing.assert_array_equal(array, two[name], err_msg=name)
+    assert json.loads(said[0])["n"] == 30
+    assert said[1] == ""
