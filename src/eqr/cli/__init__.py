@@ -19,6 +19,7 @@ from eqr.errors import UserError
 COMMANDS = {
     "tasks": ("eqr.cli.tasks", "List the kinds of puzzles there are."),
     "data": ("eqr.cli.data", "Build, import and look at puzzle sets."),
+    "import": ("eqr.cli.import_", "Convert a published EqR, TRM, HRM or URM checkpoint."),
     "train": ("eqr.cli.train", "Train a model by a recipe, resumably."),
 }
 """Verb: (module whose `app` it is, line shown by `eqr --help`). The order is the order of the help."""

@@ -1,0 +1,157 @@
+"""Reading the files of the original implementations: their checkpoints and their configs.
+
+A checkpoint is a bare table of weights (TRM, HRM, URM) or a training state around one (EqR), possibly of a
+compiled or distributed model, possibly with averaged weights beside, which are the ones to evaluate.
+"""
+
+import pickle
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eqr.errors import UserError
+from eqr.files import read_json
+from eqr.model.saving import is_pickle, read_weights
+
+_WRAPPERS = {"_orig_mod", "module"}  # torch.compile's and DistributedDataParallel's
+_LEADS = ("model.", "inner.")
+_CACHES = ("puzzle_emb.local_weights", "puzzle_emb.local_ids", "rotary_emb.")
+_BYSTANDERS = ("numpy", "models", "config", "utils", "dataset", "evaluators", "pathlib", "random")
+"""Packages whose objects ride along in training states (random states, carries) and are not needed."""
+
+
+@dataclass(frozen=True)
+class Original:
+    """The weights of an original under its own names, without the wrappings, and its config if it has one."""
+
+    weights: dict[str, Tensor]
+    settings: Mapping[str, Any] | None = None
+
+    @property
+    def system(self) -> str:
+        """Which implementation the names belong to."""
+        if any(name.startswith("H_level.layers.") for name in self.weights):
+            return "HRM"
+        if any(".dwconv." in name for name in self.weights):
+            return "URM"
+        return "TRM" if "H_init" in self.weights else "EqR"
+
+    @property
+    def blocks(self) -> int:
+        """Blocks in each stack."""
+        counts = {
+            stack: len(
+                {name.split("layers.")[1].split(".")[0] for name in self.weights if name.startswith(stack)}
+            )
+            for stack in ("L_level.layers.", "H_level.layers.", "layers.")
+        }
+        found = sorted({count for count in counts.values() if count})
+        if not found:
+            raise UserError("the checkpoint has no blocks (no names with `layers.`)")
+        if len(found) > 1:
+            raise UserError(f"the two stacks have {found[0]} and {found[1]} blocks; they must be alike")
+        return found[0]
+
+    @property
+    def mixes_tokens(self) -> bool:
+        """Whether blocks mix tokens by an MLP instead of attention."""
+        return any(".mlp_t." in name for name in self.weights)
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens a block sees, where a weight shows it."""
+        for name, tensor in self.weights.items():
+            if name.endswith("mlp_t.gate_up_proj.weight"):
+                return tensor.shape[1]
+            if name == "embed_pos.embedding_weight":
+                return tensor.shape[0]
+        return None
+
+
+def read_checkpoint(path: Path) -> Original:
+    """Read a checkpoint, safetensors or PyTorch's; averaged weights win over the raw ones."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such checkpoint file")
+    data: Any = _unpickle(path) if is_pickle(path) else read_weights(path)
+    if not isinstance(data, Mapping):
+        raise UserError(f"{path} holds a {type(data).__name__}, not a table of weights")
+    table = data["model"] if isinstance(data.get("model"), Mapping) else data
+    weights = _plain(table)
+    averaged = data.get("ema")
+    if isinstance(averaged, Mapping):
+        shadow = averaged.get("shadow", averaged)
+        weights.update({name: value for name, value in _plain(shadow).items() if name in weights})
+    if not weights:
+        raise UserError(f"{path} holds no weights")
+    settings = data.get("config")
+    return Original(weights, settings if isinstance(settings, Mapping) else None)
+
+
+def read_settings(path: Path) -> Mapping[str, Any]:
+    """Read an original's config: JSON, or YAML such as `all_config.yaml`; `arch` may be a section of it."""
+    if path.suffix.lower() not in (".yaml", ".yml"):
+        data = read_json(path)
+    else:
+        import yaml  # comes with huggingface_hub
+
+        try:
+            data = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from None
+        except (yaml.YAMLError, UnicodeDecodeError) as error:
+            raise UserError(f"{path} is not valid YAML: {error}") from None
+    if not isinstance(data, Mapping):
+        raise UserError(f"{path} must hold a table of settings")
+    return data
+
+
+def _plain(table: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Strip what compilation, distribution and the loss head put around names; drop caches."""
+    plain = {}
+    for name, value in table.items():
+        if not isinstance(value, Tensor):
+            continue
+        short = ".".join(part for part in str(name).split(".") if part not in _WRAPPERS)
+        for lead in _LEADS:
+            short = short.removeprefix(lead)
+        if not any(cache in short for cache in _CACHES):
+            plain[short] = value
+    return plain
+
+
+class _Ignored:
+    """Stands in for objects of the originals' own code: takes anything, does nothing."""
+
+    def __init__(self, *values: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+def _unpickle(path: Path) -> Any:
+    try:
+        with torch.serialization.safe_globals(_stand_ins(path)):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
+        reason = re.split(r"[.\n]", str(error).strip())[0]
+        raise UserError(f"{path} cannot be read as weights: {reason}") from None
+
+
+def _stand_ins(path: Path) -> list[Any]:
+    """Map what a training state holds besides tensors to `_Ignored`; anything unexpected is refused."""
+    try:
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+    except (pickle.UnpicklingError, RuntimeError, ValueError):
+        return []  # not a zip archive: torch.load itself says what is wrong
+    strange = [name for name in names if name.split(".")[0] not in _BYSTANDERS]
+    if strange:
+        raise UserError(
+            f"{path} wants to run {strange[0]!r} when loaded; it is not a checkpoint we can trust"
+        )
+    return [(_Ignored, name) for name in names]
