@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from eqr.data.interrupts import plain_interrupts
 from eqr.errors import UserError
 from eqr.progress import progress
 from eqr.tasks.base import PAD, Task, Tokens
@@ -23,7 +24,8 @@ def require_sound(
 
     `where(row)` names the row in its file. Rows with ignored cells (label 0) have no whole answer to judge.
     """
-    with progress(f"checking {task.name}", len(inputs), unit="puzzles", quiet=quiet) as shown:
+    label = f"checking {task.name}"
+    with plain_interrupts(), progress(label, len(inputs), unit="puzzles", quiet=quiet) as shown:
         for start in range(0, len(inputs), CHUNK):
             rows = np.arange(start, min(start + CHUNK, len(inputs)))
             bad = _unsolved(task, inputs[rows], labels[rows])

@@ -9,6 +9,7 @@ from itertools import islice
 
 import numpy as np
 
+from eqr.data.interrupts import plain_interrupts
 from eqr.data.puzzles import BLANK, PuzzleSet
 from eqr.data.splits import Splits
 from eqr.data.workers import ROWS, Block, Blocks
@@ -45,6 +46,7 @@ def generate(
     total = sum(sizes.values())
     label = f"generating {task.name}"
     with (
+        plain_interrupts(),
         Blocks(task, options, seed=seed, workers=workers) as blocks,
         progress(label, total, unit="puzzles", quiet=quiet) as shown,
     ):

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from eqr.data.batches import Batch
+from eqr.data.interrupts import plain_interrupts
 from eqr.data.workers import ROWS, Block, Blocks
 from eqr.errors import UserError
 from eqr.tasks.base import Generate, Task
@@ -96,7 +97,8 @@ class GeneratedStream:
             self._blocks = Blocks(
                 self.task, self.options, seed=self.seed, workers=self.workers, start=number, stride=self.world
             )
-        return _batch(next(self._blocks), number).rows(slice(offset, None))
+        with plain_interrupts():
+            return _batch(next(self._blocks), number).rows(slice(offset, None))
 
 
 def _batch(block: Block, number: int) -> Batch:

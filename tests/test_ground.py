@@ -1,0 +1,120 @@
+"""Laws of the ground: values compare by content and explain themselves, files appear whole or not at all."""
+
+import json
+from typing import Annotated, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import Field
+
+from eqr.errors import UserError, nearest
+from eqr.files import make_folder, new_file, new_folder, read_json, write_json
+from eqr.value import Value
+
+
+class Inner(Value):
+    kind: Literal["inner"] = "inner"
+    width: int = Field(default=2, ge=1)
+
+
+class Other(Value):
+    kind: Literal["other"] = "other"
+    height: int = 3
+
+
+class Outer(Value):
+    name: str = "x"
+    inner: Annotated[Inner | Other, Field(discriminator="kind")] = Inner()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(max_size=8), st.integers(1, 99))
+def test_a_value_survives_json_with_its_digest(name, width):
+    value = Outer(name=name, inner=Inner(width=width))
+    back = Outer.from_json(json.loads(json.dumps(value.to_json())))
+    assert back == value
+    assert back.digest() == value.digest()
+    assert value.replace(name=name + "!").digest() != value.digest()
+
+
+def test_a_value_is_frozen_and_validated_on_replace():
+    with pytest.raises(ValueError, match="frozen"):
+        Inner().width = 3  # type: ignore[misc]
+    with pytest.raises(ValueError, match="greater than or equal to 1"):
+        Inner().replace(width=0)
+    with pytest.raises(UserError, match="Inner has no field 'widht'; did you mean 'width'"):
+        Inner().replace(widht=3)
+
+
+def test_mistakes_name_the_field_the_value_and_the_nearest_key():
+    with pytest.raises(UserError, match=r"file\.json: unknown key 'nam'; did you mean 'name'"):
+        Outer.from_json({"nam": "y"}, where="file.json")
+    with pytest.raises(UserError, match=r"unknown key 'inner\.inner\.widht'; did you mean 'width'"):
+        Outer.from_json({"inner": {"kind": "inner", "widht": 4}})
+    with pytest.raises(UserError, match="width = 0"):
+        Outer.from_json({"inner": {"kind": "inner", "width": 0}})
+
+
+def test_nearest_suggests_or_lists():
+    assert nearest("trian", ["train", "test"]) == "; did you mean 'train'?"
+    assert nearest("zzz", ["b", "a"]) == "; known: a, b"
+
+
+def write_half_of(target):
+    with new_file(target) as temporary:
+        temporary.write_text("half")
+        raise KeyboardInterrupt
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+    target = tmp_path / "deep" / "a.txt"
+    with pytest.raises(KeyboardInterrupt):
+        write_half_of(target)
+    assert list(target.parent.iterdir()) == []
+    with new_file(target) as temporary:
+        temporary.write_text("whole")
+        assert not target.exists()
+    assert [path.name for path in target.parent.iterdir()] == ["a.txt"]
+    assert target.read_text() == "whole"
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path):
+    write_json(tmp_path / "a.json", {"old": True})
+    with pytest.raises(UserError, match="No space left"), new_file(tmp_path / "a.json"):
+        raise OSError(28, "No space left on device")
+    assert read_json(tmp_path / "a.json") == {"old": True}
+
+
+def test_a_folder_appears_whole_or_not_at_all(tmp_path):
+    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "a") as folder:
+        write_half_of(folder / "x")
+    assert list(tmp_path.iterdir()) == []
+    with new_folder(tmp_path / "a") as folder:
+        (folder / "x").write_text("one")
+    with pytest.raises(UserError, match="already exists"), new_folder(tmp_path / "a"):
+        pass
+    with pytest.raises(UserError, match="stop"), new_folder(tmp_path / "a", overwrite=True):
+        raise UserError("stop")
+    assert (tmp_path / "a" / "x").read_text() == "one"
+    with new_folder(tmp_path / "a", overwrite=True) as folder:
+        (folder / "y").write_text("two")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["y"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_that_cannot_be_made_is_one_plain_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot write .*file"):
+        make_folder(tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot read"), (b"{", "line 1 is not valid JSON"), (b'"\xff"', "not UTF-8 text .byte 1")],
+)
+def test_unreadable_json_is_named(tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(UserError, match=message):
+        read_json(tmp_path / "a.json")
