@@ -12,6 +12,7 @@ from eqr.data import PuzzleSet
 from eqr.measure.metrics import Outcomes, by_rating, outcomes, path_independence, report
 from eqr.measure.statistics import (
     average,
+    average_share,
     expected_of_lowest,
     expected_of_vote,
     pass_at,
@@ -189,6 +190,8 @@ def test_intervals():
     assert mean.low == pytest.approx(values.mean() - half, abs=0.3 * half)
     assert mean.high == pytest.approx(values.mean() + half, abs=0.3 * half)
     assert average(np.ones(7)).low == average(np.ones(7)).high == 1.0
+    assert average_share(np.ones(7)) == share(np.ones(7, bool)), "seven of seven is not certainty"
+    assert average_share(values) == mean
 
 
 def test_difficulty_bins_hold_every_puzzle_once():

@@ -16,6 +16,7 @@ from eqr.data import PuzzleSet
 from eqr.measure.statistics import (
     Estimate,
     average,
+    average_share,
     expected_of_lowest,
     expected_of_vote,
     pass_at,
@@ -115,14 +116,16 @@ def _breadth(results: Outcomes) -> dict[str, Any]:
     right, breadth = results.right, results.right.shape[1]
     widths = powers_of_two(breadth)
     return {
-        "pass_at": {str(k): average(pass_at(k, right)).to_json() for k in widths},
+        "pass_at": {str(k): average_share(pass_at(k, right)).to_json() for k in widths},
         "oracle_any_correct": share(np.asarray(right.any(axis=1))).to_json(),
         "path_independence": path_independence(right),
         "expected": {
             "residual": {
-                str(b): average(expected_of_lowest(results.costs, right, b)).to_json() for b in widths
+                str(b): average_share(expected_of_lowest(results.costs, right, b)).to_json() for b in widths
             },
-            "majority": {str(b): average(expected_of_vote(results.ids, right, b)).to_json() for b in widths},
+            "majority": {
+                str(b): average_share(expected_of_vote(results.ids, right, b)).to_json() for b in widths
+            },
         },
     }
 
@@ -137,7 +140,7 @@ def _selected(results: Outcomes, column: int) -> dict[str, Any]:
 
 def over_starts(hits: NDArray[np.bool_]) -> Estimate:
     """Estimate a share averaged over starts (AccAvg), (puzzles, starts)."""
-    return share(hits[:, 0]) if hits.shape[1] == 1 else average(hits.mean(axis=1))
+    return share(hits[:, 0]) if hits.shape[1] == 1 else average_share(hits.mean(axis=1))
 
 
 def path_independence(right: NDArray[np.bool_]) -> dict[str, Any]:

@@ -56,6 +56,16 @@ def average(values: NDArray[Any], *, seed: int = 0) -> Estimate:
     return Estimate(mean, min(float(low), mean), max(float(high), mean), n)
 
 
+def average_share(values: NDArray[Any]) -> Estimate:
+    """Estimate the mean of per-puzzle shares; where all are 0 or all are 1, as a share of puzzles.
+
+    A bootstrap of equal numbers has no width, which would claim a certainty that nobody has.
+    """
+    if len(values) and values.min() == values.max() and values[0] in (0.0, 1.0):
+        return share(values > 0)
+    return average(values)
+
+
 def pass_at(k: int, right: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return per puzzle the chance that one of k starts drawn from (puzzles, starts) is right: unbiased."""
     starts = right.shape[1]

@@ -1,6 +1,9 @@
 """Opening the model that a person named: a model folder, a run folder (its best model) or a hub name."""
 
+import os
 from pathlib import Path
+
+import torch
 
 from eqr.errors import UserError
 from eqr.model.reasoner import Reasoner
@@ -20,7 +23,13 @@ def model_folder(name: str | Path) -> Path | None:
     return None
 
 
-def load_reasoner(name: str | Path) -> Reasoner:
-    """Open a model for inference."""
-    reasoner: Reasoner = Reasoner.from_pretrained(model_folder(name) or str(name))
-    return reasoner.eval().requires_grad_(False)
+def load_reasoner(name: str | Path, *, device: str = "auto") -> Reasoner:
+    """Open a model for inference; `auto` is a GPU where there is one, else the cpu."""
+    if device == "auto":
+        # torchrun gives each process a card of its own
+        device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if torch.cuda.is_available() else "cpu"
+    reasoner = Reasoner.from_pretrained(model_folder(name) or str(name))
+    try:
+        return reasoner.to(torch.device(device)).requires_grad_(False)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device {device!r} cannot be used here: {error}") from None

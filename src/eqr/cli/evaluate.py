@@ -1,0 +1,215 @@
+"""`eqr evaluate`: run a model once over puzzles and print every metric with its interval."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eqr.errors import UserError
+
+if TYPE_CHECKING:
+    from eqr.data import PuzzleSet
+    from eqr.measure.evaluate import Sweep
+
+app = typer.Typer()
+
+DEFAULT_RULES = ("residual", "logits", "majority", "halt", "verified")
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(help="Model folder, run folder or hub name.")],
+    data: Annotated[Path, typer.Option(metavar="DIR", help="Dataset folder, as `eqr data` makes it.")],
+    split: Annotated[str, typer.Option(help="Which split of it.")] = "test",
+    depth: Annotated[str, typer.Option(metavar="D,...", help="Segments per trajectory.")] = "16",
+    breadth: Annotated[str, typer.Option(metavar="B,...", help="Independent starts per puzzle.")] = "1",
+    halt: Annotated[
+        str, typer.Option(metavar="RULE", help="never, head, residual:0.02, stable:3; a+b both, a/b either.")
+    ] = "never",
+    select: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE", help="residual[:window], logits, probe, majority, halt, first-to-halt, verified."
+        ),
+    ] = None,
+    race: Annotated[
+        bool, typer.Option("--race", help="The first start that halts cancels the rest.")
+    ] = False,
+    abreast: Annotated[int, typer.Option(help="Starts that race at once.")] = 8,
+    noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,
+    damping: Annotated[float | None, typer.Option(help="Damping instead of the model's.")] = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Measure residuals by a noise-free segment.")
+    ] = False,
+    limit: Annotated[int | None, typer.Option(help="A random sample of so many puzzles.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
+    slots: Annotated[int, typer.Option(help="Trajectories advanced at once.")] = 64,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the candidates are kept; by the model if not given."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another run's candidates.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Measure a model: accuracy against depth and breadth, with intervals and cost.
+
+    An interrupted run goes on where it stopped. `torchrun -m eqr evaluate ...` shares the work.
+    """
+    budget = {
+        "race": race,
+        "abreast": abreast,
+        "noise": noise,
+        "damping": damping,
+        "probe": probe,
+        "seed": seed,
+    }
+    sweep = _sweep(depth, breadth, halt, select, budget)
+    said = _run(model, data, split, limit, sweep, out, slots, device, overwrite, as_json)
+    if said is not None:
+        print(json.dumps(said, indent=2) if as_json else _text(said, halt))
+
+
+def _sweep(depth: str, breadth: str, halt: str, select: list[str] | None, budget: dict[str, Any]) -> "Sweep":
+    from eqr.measure.evaluate import Sweep
+    from eqr.solve import Budget, parse_halting, parse_selection
+
+    rule = parse_halting(halt)
+    budget["halting"] = None if rule is None else rule.to_json()
+    more = {"first-to-halt": rule is not None, "probe": budget["probe"]}
+    names = select or [*DEFAULT_RULES, *(name for name, wanted in more.items() if wanted)]
+    if budget["race"] and not select:
+        names = ["first-to-halt"]
+    return Sweep(
+        budget=Budget.from_json(budget, where="evaluate"),
+        depths=_numbers(depth, "--depth"),
+        breadths=_numbers(breadth, "--breadth"),
+        select={name: parse_selection(name) for name in names},
+    )
+
+
+def _run(
+    model: str,
+    data: Path,
+    split: str,
+    limit: int | None,
+    sweep: "Sweep",
+    out: Path | None,
+    slots: int,
+    device: str,
+    overwrite: bool,
+    quiet: bool,
+) -> dict[str, Any] | None:
+    """Evaluate and keep the result beside the candidates; None in all processes but the first."""
+    from eqr.data import load_split
+    from eqr.data.splits import sample
+    from eqr.files import write_json
+    from eqr.measure.evaluate import Workers, evaluate
+    from eqr.solve import load_reasoner
+
+    workers = Workers.from_environment()
+    reasoner = load_reasoner(model, device=device)
+    puzzles = load_split(data, split)
+    if limit is not None and limit != len(puzzles):
+        puzzles = sample(puzzles, limit, seed=0)
+    folder = out or _default_out(model, reasoner, puzzles, sweep, split)
+    workers.connect()
+    quiet = quiet or workers.rank > 0
+    said = evaluate(
+        reasoner, puzzles, sweep, folder, slots=slots, workers=workers, overwrite=overwrite, quiet=quiet
+    )
+    if said is None:
+        return None
+    said = {"split": split, "budget": sweep.budget.to_json(), **said, "out": str(folder)}
+    write_json(folder / "evaluation.json", said)
+    return said
+
+
+def _numbers(text: str, option: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        raise UserError(f"{option} {text!r} is not a list of numbers such as 16,64") from None
+    if numbers[0] < 1:
+        raise UserError(f"{option} {numbers[0]}: must be at least 1")
+    return numbers
+
+
+def _default_out(model: str, reasoner: Any, puzzles: "PuzzleSet", sweep: "Sweep", split: str) -> Path:
+    from eqr.measure.candidates import model_digest
+    from eqr.solve import model_folder
+
+    asked = [sweep.budget.to_json(), sweep.depths, sweep.breadths, puzzles.digest, model_digest(reasoner)]
+    digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
+    return (model_folder(model) or Path()) / "evaluations" / f"{split}-{digest}"
+
+
+def _text(said: dict[str, Any], halt: str) -> str:
+    lines = [
+        f"{said['task']}, {said['split']} split, {said['n']:,} puzzles; halting: {halt}",
+        "",
+        f"{'depth':>5} {'breadth':>7}  {'answer':<24} {'exact %, 95% interval':<22} "
+        f"{'valid %, 95% interval':<22} {'NFE':>8} {'layers':>9} {'seconds':>8}",
+    ]
+    for row in said["budgets"]:
+        lines += _rows(row)
+    widest = said["budgets"][-1]
+    for part in (_breadth(widest), _ratings(widest)):
+        lines += ["", *part] if part else []
+    return "\n".join([*lines, "", f"candidates: {said['out']}"])
+
+
+def _rows(row: dict[str, Any]) -> list[str]:
+    cost = f"{row['nfe']['value']:>8,.1f} {row['equivalent_layers']:>9,.0f} {row['seconds']:>8,.1f}"
+    found: list[tuple[str, Any, Any]] = []
+    if "exact" in row:
+        label = "the only start" if row["breadth"] == 1 else "mean over starts"
+        found.append((label, row["exact"], row["valid"]))
+    if row["breadth"] > 1:
+        marks = {"verified": "verified (a verifier)", "first-to-halt": "first to halt"}
+        for name, scores in row["selected"].items():
+            found.append((marks.get(name, name), scores["exact"], scores["valid"]))
+        if "oracle_any_correct" in row:
+            found.append(("any correct (oracle)", row["oracle_any_correct"], None))
+    place = f"{row['depth']:>5} {row['breadth']:>7}"
+    return [
+        f"{place}  {label:<24} {_interval(exact):<22} {_interval(valid):<22} {cost}"
+        for label, exact, valid in found
+    ]
+
+
+def _interval(estimate: dict[str, Any] | None) -> str:
+    if estimate is None:
+        return ""
+    value, low, high = (100 * estimate[name] for name in ("value", "low", "high"))
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def _breadth(row: dict[str, Any]) -> list[str]:
+    if "pass_at" not in row:
+        return []
+    apart = row["path_independence"]
+    lines = [
+        f"depth {row['depth']}, against the number of starts (expected exact %)",
+        "starts    " + "".join(f"{k:>8}" for k in row["pass_at"]),
+        "pass@k    " + "".join(f"{100 * one['value']:>8.2f}" for one in row["pass_at"].values()),
+    ]
+    for name, curve in row["expected"].items():
+        lines.append(f"{name:<10}" + "".join(f"{100 * one['value']:>8.2f}" for one in curve.values()))
+    lines.append(
+        f"path independence: {100 * apart['per_puzzle']['value']:.2f} per puzzle, "
+        f"{100 * apart['of_means']:.2f} of the means"
+    )
+    return lines
+
+
+def _ratings(row: dict[str, Any]) -> list[str]:
+    if not row.get("by_rating"):
+        return []
+    lines = [f"depth {row['depth']}, by difficulty rating (mean over starts)"]
+    for one in row["by_rating"]:
+        exact = one["exact"]
+        lines.append(f"{one['from']:>7,} to {one['to']:<7,} {_interval(exact):<22} {exact['n']:>7,} puzzles")
+    return lines

@@ -1,0 +1,176 @@
+"""`eqr solve`: solve puzzles typed, pasted, in a file or on stdin."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eqr.errors import UserError
+
+if TYPE_CHECKING:
+    from eqr.solve import Answer, Refused, Solver
+    from eqr.tasks import Task
+
+app = typer.Typer()
+
+
+@app.command()
+def solve(
+    model: Annotated[str, typer.Argument(help="Model folder, run folder or hub name.")],
+    puzzles: Annotated[
+        list[str] | None, typer.Argument(metavar="PUZZLE...", help="Puzzles as text; - reads stdin.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Puzzles, one a line or apart by empty lines.")
+    ] = None,
+    depth: Annotated[int, typer.Option(help="Most segments per trajectory.")] = 64,
+    breadth: Annotated[int, typer.Option(help="Independent starts per puzzle.")] = 1,
+    halt: Annotated[
+        str, typer.Option(metavar="RULE", help="never, head, residual:0.02, stable:3; a+b both, a/b either.")
+    ] = "head",
+    select: Annotated[
+        str, typer.Option(metavar="RULE", help="Which start to believe; `verified` uses the task's check.")
+    ] = "verified",
+    race: Annotated[
+        bool, typer.Option("--race", help="The first start that halts cancels the rest.")
+    ] = False,
+    noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,
+    damping: Annotated[float | None, typer.Option(help="Damping instead of the model's.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
+    trace: Annotated[bool, typer.Option("--trace", help="Show the grid after every segment.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Solve puzzles; exit code 1 if any was refused or its answer breaks the rules."""
+    from eqr.solve import Budget, Refused, Solver, load_reasoner, parse_halting, parse_selection
+
+    rule = parse_halting(halt)
+    asked = {
+        "depth": depth,
+        "breadth": breadth,
+        "halting": None if rule is None else rule.to_json(),
+        "race": race,
+        "noise": noise,
+        "damping": damping,
+        "seed": seed,
+    }
+    budget = Budget.from_json(asked, where="solve")
+    chooser = parse_selection(select)
+    if not puzzles and file is None:
+        raise UserError("give a puzzle, --file FILE, or - to read puzzles from stdin")
+    solver = Solver(load_reasoner(model, device=device), budget=budget, select=chooser)
+    color = sys.stdout.isatty() and not as_json
+    failed = False
+    for answer in solver.solve_many(_given(puzzles or [], file, solver.task)):
+        failed = failed or isinstance(answer, Refused) or not answer.valid
+        if as_json:
+            print(json.dumps(_plain(solver, answer, trace)), flush=True)
+        else:
+            _show(solver, answer, trace, color)
+    raise typer.Exit(1 if failed else 0)
+
+
+def _given(puzzles: list[str], file: Path | None, task: "Task") -> Iterator[str]:
+    for text in puzzles:
+        if text == "-":
+            yield from _split(sys.stdin.read(), task)
+        else:
+            yield text
+    if file is not None:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except OSError as error:
+            raise UserError(f"cannot read {file}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise UserError(f"{file} is not UTF-8 text") from None
+        yield from _split(text, task)
+
+
+def _split(text: str, task: "Task") -> Iterator[str]:
+    """Cut text into puzzles: by lines where a line can hold a whole grid, else at empty lines."""
+    if not text.strip():
+        raise UserError("no puzzles in the input")
+    blocks: list[list[str]] = [[]]
+    for line in text.splitlines():
+        if line == "" or (" " not in task.symbols and not line.strip()):
+            blocks.append([])
+        else:
+            blocks[-1].append(line)
+    for lines in blocks:
+        if any(len(line.strip()) >= task.cells for line in lines):
+            yield from lines
+        elif lines:
+            yield "\n".join(lines)
+
+
+def _show(solver: "Solver", answer: "Answer | Refused", trace: bool, color: bool) -> None:
+    from eqr.solve import Refused
+
+    number = answer.index + 1
+    if isinstance(answer, Refused):
+        print(f"puzzle {number}: refused: {answer.reason}\n")
+        return
+    if trace:
+        _show_trace(solver, answer, color)
+    verdict = "solved" if answer.valid else f"not solved: {answer.reason}"
+    stopped = "halted" if answer.halted else "ran out of depth"
+    print(f"puzzle {number}: {verdict}")
+    print(solver.task.render(answer.grid, puzzle=answer.puzzle, color=color))
+    starts = f", start {answer.start + 1} of {solver.budget.breadth}" if solver.budget.breadth > 1 else ""
+    chosen = f" by {solver.select.to_json()['kind']}" if starts else ""
+    print(
+        f"depth {answer.depth} of {solver.budget.depth} ({stopped}){starts}{chosen}, NFE {answer.nfe}, "
+        f"residual {answer.residual:.4f}, {answer.seconds:.2f} s\n"
+    )
+
+
+def _show_trace(solver: "Solver", answer: "Answer", color: bool) -> None:
+    for frame in solver.trace(answer.puzzle, start=answer.start):
+        changed = f"{len(frame.changed)} cells changed" if frame.changed else "nothing changed"
+        print(
+            f"segment {frame.segment}: {changed}, residual {frame.residual:.4f}, halt {frame.halt:+.2f}"
+            + (", halts" if frame.halted else "")
+        )
+        if frame.changed:
+            print(solver.task.render(frame.grid, puzzle=answer.puzzle, color=color))
+        print()
+
+
+def _plain(solver: "Solver", answer: "Answer | Refused", trace: bool) -> dict[str, Any]:
+    from eqr.solve import Refused
+
+    if isinstance(answer, Refused):
+        return {"puzzle": answer.index + 1, "refused": answer.reason}
+    said: dict[str, Any] = {
+        "puzzle": answer.index + 1,
+        "answer": _text(solver, answer.grid),
+        "valid": answer.valid,
+        "reason": answer.reason,
+        "start": answer.start,
+        "depth": answer.depth,
+        "nfe": answer.nfe,
+        "halted": answer.halted,
+        "residual": answer.residual,
+        "halt": answer.halt,
+        "seconds": answer.seconds,
+    }
+    if trace:
+        said["trace"] = [
+            {
+                "segment": frame.segment,
+                "grid": _text(solver, frame.grid),
+                "changed": list(frame.changed),
+                "residual": frame.residual,
+                "halt": frame.halt,
+            }
+            for frame in solver.trace(answer.puzzle, start=answer.start)
+        ]
+    return said
+
+
+def _text(solver: "Solver", grid: Any) -> str:
+    """One character a cell, `?` for padding."""
+    return "".join(solver.task.symbols[token - 1] if token else "?" for token in grid)

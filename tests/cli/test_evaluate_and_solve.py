@@ -1,0 +1,171 @@
+"""`eqr evaluate` and `eqr solve` as typed, on a tiny untrained model and on one with known dynamics."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from eqr.cli import app
+from eqr.data import Splits
+from eqr.errors import UserError
+from eqr.model import systems
+from eqr.model.reasoner import Reasoner
+from eqr.tasks import task_named
+from settling import Settling, puzzles_4x4
+
+PUZZLES = puzzles_4x4(12)
+TASK = task_named("sudoku-4x4")
+TEXTS = ["".join(TASK.symbols[token - 1] for token in grid) for grid in PUZZLES.inputs]
+
+
+@pytest.fixture
+def place(tmp_path) -> Path:
+    """A run folder with a tiny model, and a dataset."""
+    config = systems.eqr(TASK, width=16, round_hidden_to=16, cycles=1, scratch=2, blocks=1)
+    Reasoner(config).save_pretrained(tmp_path / "run" / "best")
+    Splits({"test": PUZZLES}).save(tmp_path / "data")
+    return tmp_path
+
+
+@pytest.fixture
+def settling(monkeypatch):
+    """Whatever model is named, a reasoner that mostly finds the answer is opened."""
+    monkeypatch.setattr(
+        "eqr.solve.load_reasoner", lambda name, device: Settling(PUZZLES, stuck=0.0, wrong=0.2)
+    )
+
+
+def eqr(*words: object, stdin: str | None = None):
+    done = CliRunner().invoke(app, [str(word) for word in words], input=stdin)
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+def test_evaluate_prints_intervals_and_keeps_its_table(place):
+    words = ("evaluate", place / "run", "--data", place / "data", "--depth", "2,4", "--breadth", "1,3")
+    done = eqr(*words)
+    assert "12 puzzles" in done.stdout
+    assert "any correct (oracle)" in done.stdout
+    said = json.loads(eqr(*words, "--json").stdout)
+    assert [(row["depth"], row["breadth"]) for row in said["budgets"]] == [(2, 1), (2, 3), (4, 1), (4, 3)]
+    assert json.loads((Path(said["out"]) / "evaluation.json").read_text()) == said
+    assert Path(said["out"]).is_relative_to(place / "run" / "best")
+
+
+def test_evaluate_a_sample_with_halting_and_a_race(place, settling):
+    words = (
+        "evaluate",
+        "any",
+        "--data",
+        place / "data",
+        "--depth",
+        20,
+        "--breadth",
+        4,
+        "--halt",
+        "head:1",
+        "--json",
+    )
+    whole = json.loads(eqr(*words, "--out", place / "a", "--limit", 9).stdout)["budgets"][0]
+    raced = json.loads(eqr(*words, "--out", place / "b", "--limit", 9, "--race").stdout)["budgets"][0]
+    assert whole["n"] == raced["n"] == 9
+    assert raced["nfe"]["value"] < whole["nfe"]["value"]
+    assert raced["selected"]["first-to-halt"] == whole["selected"]["first-to-halt"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--depth", "0"), "at least 1"),
+        (("--depth", "4,x"), "list of numbers"),
+        (("--breadth", "0"), "at least 1"),
+        (("--halt", "haed"), "did you mean 'head'"),
+        (("--select", "majorty"), "did you mean 'majority'"),
+        (("--race",), "halting rule"),
+        (("--split", "tset"), "did you mean 'test'"),
+        (("--limit", "99"), "cannot sample 99 of 12"),
+        (("--damping", "1"), "damping"),
+    ],
+)
+def test_evaluate_says_what_to_mend(place, words, complaint):
+    with pytest.raises(UserError, match=complaint):
+        eqr("evaluate", place / "run", "--data", place / "data", *words)
+    assert not (place / "run" / "best" / "evaluations").exists()
+
+
+def test_models_and_tasks_must_fit(place):
+    config = systems.eqr(task_named("sudoku-6x6"), width=16, round_hidden_to=16)
+    Reasoner(config).save_pretrained(place / "other")
+    with pytest.raises(UserError, match=r"for sudoku-6x6, these puzzles are sudoku-4x4"):
+        eqr("evaluate", place / "other", "--data", place / "data")
+    with pytest.raises(UserError, match=r"holds no model"):
+        eqr("evaluate", place / "data", "--data", place / "data")
+
+
+def test_solve_arguments_file_and_stdin(place, settling):
+    done = eqr("solve", "any", TEXTS[0], "--breadth", 8)
+    assert done.exit_code == 0
+    assert "puzzle 1: solved" in done.stdout
+    assert "depth" in done.stdout
+    (place / "lines.txt").write_text("\n".join(TEXTS[:3]) + "\n")
+    grids = "\n\n".join("\n".join(text[low : low + 4] for low in range(0, 16, 4)) for text in TEXTS[:3])
+    from_file = eqr("solve", "any", "--file", place / "lines.txt", "--breadth", 8, "--json")
+    from_stdin = eqr("solve", "any", "-", "--breadth", 8, "--json", stdin=grids)
+    one, two = (
+        [{**json.loads(line), "seconds": 0} for line in done.stdout.splitlines()]
+        for done in (from_file, from_stdin)
+    )
+    assert len(one) == 3
+    assert one == two
+    assert all(answer["valid"] for answer in one)
+
+
+def test_solve_answers_the_good_puzzles_of_a_bad_lot(settling):
+    done = eqr("solve", "any", TEXTS[0], "11" + "." * 14, "12", TEXTS[1], "--breadth", 8, "--json")
+    assert done.exit_code == 1
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["puzzle"] for one in said] == [1, 2, 3, 4]
+    assert said[0]["valid"]
+    assert said[3]["valid"]
+    assert "twice" in said[1]["refused"]
+    assert "16 cells" in said[2]["refused"]
+
+
+def test_solve_shows_each_segment(settling):
+    done = eqr("solve", "any", TEXTS[0], "--trace", "--breadth", 4)
+    assert "segment 1: " in done.stdout
+    said = json.loads(eqr("solve", "any", TEXTS[0], "--trace", "--breadth", 4, "--json").stdout)
+    assert len(said["trace"]) == said["depth"]
+    assert said["trace"][-1]["grid"] == said["answer"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ((), "give a puzzle"),
+        (("--depth", 0, TEXTS[0]), "depth = 0"),
+        (("--breadth", 0, TEXTS[0]), "breadth = 0"),
+        (("--file", "nowhere.txt"), "cannot read nowhere.txt"),
+        (("--race", "--halt", "never", TEXTS[0]), "halting rule"),
+    ],
+)
+def test_solve_says_what_to_mend(settling, words, complaint):
+    with pytest.raises(UserError, match=complaint):
+        eqr("solve", "any", *words)
+
+
+def test_solve_reads_an_untrained_model_and_says_the_answer_is_wrong(place):
+    done = eqr("solve", place / "run", TEXTS[0], "--depth", 2)
+    assert done.exit_code == 1
+    assert "not solved" in done.stdout
+
+
+def test_the_solver_is_at_the_top_without_costing_anything():
+    import eqr
+    from eqr.solve import Solver
+
+    assert eqr.Solver is Solver
+    with pytest.raises(AttributeError, match="Slover"):
+        _ = eqr.Slover
