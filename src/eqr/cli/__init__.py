@@ -21,6 +21,8 @@ COMMANDS = {
     "data": ("eqr.cli.data", "Build, import and look at puzzle sets."),
     "import": ("eqr.cli.import_", "Convert a published EqR, TRM, HRM or URM checkpoint."),
     "train": ("eqr.cli.train", "Train a model by a recipe, resumably."),
+    "evaluate": ("eqr.cli.evaluate", "Measure a model: accuracy, intervals and cost."),
+    "solve": ("eqr.cli.solve", "Solve puzzles from the command line, a file or stdin."),
 }
 """Verb: (module whose `app` it is, line shown by `eqr --help`). The order is the order of the help."""
 
