@@ -42,7 +42,18 @@ class LazyCommands(TyperGroup):
         command = typer.main.get_command(importlib.import_module(module).app)
         command.name = name
         command.short_help = summary
+        _tidy(command)
         return command
+
+
+def _tidy(command: Any) -> None:
+    """Leave out of a verb's help what says nothing: completion (installed for `eqr` as a whole), `<bool>`."""
+    command.params = [option for option in command.params if "completion" not in (option.name or "")]
+    for option in command.params:
+        if getattr(option, "is_flag", False) and option.metavar is None:
+            option.metavar = " "
+    for inner in getattr(command, "commands", {}).values():
+        _tidy(inner)
 
 
 app = typer.Typer(
