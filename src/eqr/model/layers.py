@@ -12,9 +12,8 @@ from torch.nn import functional as F
 
 from eqr.model.config import ReasonerConfig
 from eqr.model.counters import TRUNCATION, UNIT_SCALE
+from eqr.model.gated import gate, gated_mlp, normalise
 from eqr.model.positions import Rotation
-
-EPSILON = 1e-5
 
 
 def scaled_normal(*shape: int, std: float, generator: torch.Generator) -> Tensor:
@@ -29,19 +28,6 @@ def matrix(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
     return nn.Parameter(scaled_normal(rows, columns, std=columns**-0.5, generator=generator))
 
 
-def normalise(h: Tensor, dim: int) -> Tensor:
-    """R(h) = h / sqrt(mean(h^2) + eps) along `dim`, in float32, with neither gain nor bias."""
-    wide = h.float()
-    mean = wide.square().mean(dim=dim, keepdim=True)
-    return (wide * torch.rsqrt(mean + EPSILON)).to(h.dtype)
-
-
-def gate(both: Tensor, dim: int) -> Tensor:
-    """silu(g) * u for the two halves (gate first) of a projection."""
-    g, u = both.chunk(2, dim=dim)
-    return F.silu(g) * u
-
-
 class ChannelMlp(nn.Module):
     """h <- R(h + W_down(silu(g) * u)), a gated MLP over the channels of each token."""
 
@@ -53,9 +39,7 @@ class ChannelMlp(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """Mix channels."""
-        flat = h.flatten(0, 1)
-        out = torch.addmm(flat, gate(flat @ self.up.t(), dim=1), self.down.t())
-        return normalise(out, dim=1).view_as(h)
+        return gated_mlp(h.flatten(0, 1), self.up, self.down, dim=1).view_as(h)
 
 
 class ConvChannelMlp(nn.Module):
@@ -73,8 +57,8 @@ class ConvChannelMlp(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         """Mix channels, with a glance at the token before."""
         gated = gate(h @ self.up.t(), dim=2)
-        seen = gated * self.kernel[1] + self.bias
-        seen[1:] += gated[:-1] * self.kernel[0]
+        before = F.pad(gated[:-1], (0, 0, 0, 0, 1, 0))
+        seen = torch.addcmul(self.bias + before * self.kernel[0], gated, self.kernel[1])
         return normalise(h + F.silu(seen) @ self.down.t(), dim=2)
 
 
@@ -89,9 +73,7 @@ class TokenMlp(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """Mix tokens; the normalisation runs over tokens, per channel."""
-        flat = h.flatten(1)
-        out = torch.addmm(flat, self.down, gate(self.up @ flat, dim=0))
-        return normalise(out, dim=0).view_as(h)
+        return gated_mlp(h.flatten(1), self.up, self.down, dim=0).view_as(h)
 
 
 class Attention(nn.Module):

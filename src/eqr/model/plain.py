@@ -1,0 +1,110 @@
+"""A second, straightforward implementation of a segment, kept only to be compared with.
+
+Batch-first latents (rows, tokens, width), transposes around the token mixer, one eager operation after the
+other: the way one writes it first. Tests demand that `Reasoner` computes the same numbers, `eqr bench model`
+measures how much faster it does. Path noise is left out, since the two would draw different numbers.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from eqr.model.config import Mixer, Move, Path
+from eqr.model.positions import rotation_tables
+from eqr.model.reasoner import Reasoner
+
+
+@dataclass(frozen=True)
+class PlainState:
+    """Latents with the batch in front."""
+
+    answer: Tensor
+    scratch: Tensor | None = None
+
+
+class PlainReasoner:
+    """Runs the weights of a `Reasoner`."""
+
+    def __init__(self, model: Reasoner) -> None:
+        self.config = model.config
+        self._weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        tables = rotation_tables(model.config)
+        self._tables = tables and tuple(t.view(1, model.config.tokens, 1, -1) for t in tables)
+
+    def segment(
+        self, state: PlainState, x: Tensor, *, path: Path | None = None, tracked: int | None = None
+    ) -> PlainState:
+        """Advance by one segment; the last `tracked` applications (None: all) record a graph."""
+        moves = self.config.recurrence.moves()
+        untracked = 0 if tracked is None else len(moves) - tracked
+        with torch.set_grad_enabled(torch.is_grad_enabled() and untracked == 0):
+            for move in moves[:untracked]:
+                state = self._move(move, state, x, path or self.config.path)
+        for move in moves[untracked:]:
+            state = self._move(move, state, x, path or self.config.path)
+        return state
+
+    def read(self, state: PlainState) -> tuple[Tensor, Tensor]:
+        """Return logits (rows, cells, vocabulary) and both halt scores (rows, 2)."""
+        logits = F.linear(state.answer, self._weights["answer_head"])[:, self.config.identity_tokens :]
+        head = self._weights["halt_head.weight"], self._weights["halt_head.bias"]
+        return logits, F.linear(state.answer[:, 0], *head)
+
+    def _move(self, move: Move, state: PlainState, x: Tensor, path: Path) -> PlainState:
+        z, scratch = state.answer, state.scratch
+        if move is Move.SCRATCH:
+            assert scratch is not None
+            return PlainState(z, self._apply("stack", scratch, z + x, path))
+        condition = {Move.ANSWER: scratch, Move.INPUT: x, Move.ALONE: None}[move]
+        stack = "answer_stack" if "answer_stack.blocks.0.channels.up" in self._weights else "stack"
+        return PlainState(self._apply(stack, z, condition, path), scratch)
+
+    def _apply(self, stack: str, z: Tensor, condition: Tensor | None, path: Path) -> Tensor:
+        h = z if condition is None else z + condition
+        for index in range(self.config.blocks):
+            block = f"{stack}.blocks.{index}."
+            if self.config.mixer is Mixer.TOKENS:
+                turned = h.transpose(1, 2)
+                h = _norm(turned + self._mlp(turned, block + "tokens.")).transpose(1, 2)
+            else:
+                h = _norm(h + self._attention(h, block + "attention."))
+            h = _norm(h + self._mlp(h, block + "channels."))
+        return z + (1.0 - path.damping) * (h - z) if path.damping else h
+
+    def _mlp(self, h: Tensor, name: str) -> Tensor:
+        g, u = F.linear(h, self._weights[name + "up"]).chunk(2, dim=-1)
+        hidden = F.silu(g) * u
+        if name + "kernel" in self._weights:
+            kernel = self._weights[name + "kernel"].t().unsqueeze(1)
+            bias = self._weights[name + "bias"]
+            rolled = F.conv1d(hidden.transpose(1, 2), kernel, bias, padding=1, groups=kernel.shape[0])
+            hidden = F.silu(rolled[..., :-1].transpose(1, 2))
+        return F.linear(hidden, self._weights[name + "down"])
+
+    def _attention(self, h: Tensor, name: str) -> Tensor:
+        rows, tokens, width = h.shape
+        heads = self.config.heads
+        q, k, v = (
+            F.linear(h, self._weights[name + "qkv"]).view(rows, tokens, 3 * heads, -1).split(heads, dim=2)
+        )
+        if self._tables:
+            q, k = self._turn(q), self._turn(k)
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+        weights = torch.softmax(q @ k.transpose(2, 3) / (width // heads) ** 0.5, dim=-1)
+        return F.linear(
+            (weights @ v).transpose(1, 2).reshape(rows, tokens, width), self._weights[name + "out"]
+        )
+
+    def _turn(self, x: Tensor) -> Tensor:
+        assert self._tables
+        cosines, sines = (table.to(x.dtype) for table in self._tables)
+        parts = x.chunk(2 if self.config.positions == "rotary-2d" else 1, dim=-1)
+        halves = [part.chunk(2, dim=-1) for part in parts]
+        swapped = torch.cat([half for first, second in halves for half in (-second, first)], dim=-1)
+        return x * cosines + swapped * sines
+
+
+def _norm(h: Tensor) -> Tensor:
+    return h * torch.rsqrt(h.square().mean(dim=-1, keepdim=True) + 1e-5)
