@@ -1,0 +1,246 @@
+"""The attractor landscape of a puzzle: where many starts settle, and what that says about the model.
+
+Paper section 4.2 names four modes. Here each puzzle's mode follows from basin statistics by the explicit
+thresholds of `ModeRules`: how many starts end right, and whether the wrong ones are as settled as the right.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, PositiveFloat, PositiveInt
+from torch import Tensor
+
+from eqr.errors import UserError
+from eqr.model.counters import row_key
+from eqr.model.reasoner import Reasoner
+from eqr.solve.budget import Budget
+from eqr.solve.rollout import Dynamics, unroll
+from eqr.solve.selection import answer_ids
+from eqr.tasks.base import PAD, Tokens
+from eqr.value import Value
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+
+class Mode(StrEnum):
+    """The paper's four landscape modes."""
+
+    NO_CORRECT = "no correct attractor"
+    SPURIOUS = "correct and spurious attractors"
+    NARROW = "narrow correct basin"
+    ALIGNED = "well aligned"
+
+    @property
+    def letter(self) -> str:
+        """The paper's letter, a to d."""
+        return "abcd"[list(Mode).index(self)]
+
+
+class ModeRules(Value):
+    """Where one mode ends and the next begins.
+
+    (a) at most `absent` of the starts end right. (d) at least `aligned` of them do. In between, (b) if at
+    least `spurious` of the starts are wrong yet settled, otherwise (c): the wrong starts are still wandering.
+    A start has settled when its answer has not changed over the last `window` segments and its mean residual
+    over them is at most `tolerance`, or at most `calm` times the median of the right starts if that is more.
+    """
+
+    absent: Share = 0.0
+    aligned: Share = 0.9
+    spurious: Share = 0.1
+    window: PositiveInt = 3
+    tolerance: PositiveFloat = 0.05
+    """Root-mean-square change per latent coordinate and segment; path noise alone makes 0.01 to 0.02."""
+    calm: PositiveFloat = 2.0
+    apart: PositiveFloat = 0.25
+    """Root-mean-square distance per coordinate from which two final states are different attractors."""
+
+
+MODE_RULES = ModeRules()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Basins:
+    """What the starts of one puzzle came to."""
+
+    mode: Mode
+    starts: int
+    right: float
+    """Share of starts that end with the right answer: the size of the correct basin."""
+    settled: float
+    """Share of starts that have settled, right or wrong."""
+    spurious: float
+    """Share of starts that have settled on a wrong answer."""
+    answers: int
+    """Number of distinct final answers."""
+    residual_right: float
+    """Median residual of the right starts; NaN without any."""
+    residual_wrong: float
+
+
+def name_basins(
+    answers: Tokens, residuals: NDArray[np.float32], label: Tokens, rules: ModeRules = MODE_RULES
+) -> Basins:
+    """Name the mode of a puzzle from its starts' last answers and residuals.
+
+    `answers` (starts, segments, cells) and `residuals` (starts, segments) hold the last segments, the latest
+    last; `rules.window` of them are looked at.
+    """
+    answers, residuals = answers[:, -rules.window :], residuals[:, -rules.window :]
+    right = ((answers[:, -1] == label) | (label == PAD)).all(axis=1)
+    residual = residuals.mean(axis=1)
+    steady = (answers == answers[:, -1:]).all(axis=(1, 2))
+    bar = (
+        max(rules.tolerance, rules.calm * float(np.median(residual[right])))
+        if right.any()
+        else rules.tolerance
+    )
+    settled = steady & (residual <= bar)
+    share, spurious = float(right.mean()), float((settled & ~right).mean())
+    return Basins(
+        mode=_mode(share, spurious, rules),
+        starts=len(answers),
+        right=share,
+        settled=float(settled.mean()),
+        spurious=spurious,
+        answers=len(np.unique(answer_ids(answers[:, -1]))),
+        residual_right=_median(residual[right]),
+        residual_wrong=_median(residual[~right]),
+    )
+
+
+def _mode(right: float, spurious: float, rules: ModeRules) -> Mode:
+    if right <= rules.absent:
+        return Mode.NO_CORRECT
+    if right >= rules.aligned:
+        return Mode.ALIGNED
+    return Mode.SPURIOUS if spurious >= rules.spurious else Mode.NARROW
+
+
+def _median(values: NDArray[np.float32]) -> float:
+    return float(np.median(values)) if len(values) else float("nan")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Landscape:
+    """Many starts of one puzzle, projected to the plane in which their answer states differ most."""
+
+    puzzle: Tokens
+    label: Tokens
+    depth: int
+    segments: tuple[int, ...]
+    """The segments kept, 0 being the start itself."""
+    points: NDArray[np.float32]
+    """(starts, segments kept, 2)."""
+    right: NDArray[np.bool_]
+    """(starts, segments kept): whether the state decodes to the right answer."""
+    residuals: NDArray[np.float32]
+    """(starts, depth)."""
+    attractors: NDArray[np.int64]
+    """(starts,): number of the group of final states each start ended in, the largest group being 0."""
+    explained: tuple[float, float]
+    """Share of the states' variance along each axis."""
+    basins: Basins
+
+
+@torch.inference_mode()
+def landscape(
+    reasoner: Reasoner,
+    puzzle: Tokens,
+    label: Tokens,
+    *,
+    starts: int = 64,
+    budget: Budget | None = None,
+    identity: int = 0,
+    rules: ModeRules = MODE_RULES,
+) -> Landscape:
+    """Run many starts of one puzzle and see where they go; the budget's breadth and halting do not count."""
+    budget = (budget or Budget(depth=32)).replace(breadth=1, halting=None, race=False)
+    if starts < 2:
+        raise UserError(f"starts = {starts}: a landscape needs at least 2")
+    kept = kept_segments(budget.depth)
+    dynamics = Dynamics(reasoner, budget, window=1)
+    keys = [row_key(budget.seed, puzzle.tobytes(), restart) for restart in range(starts)]
+    rows = dynamics.begin(np.tile(puzzle, (starts, 1)), keys, np.full(starts, identity, np.int32))
+    states = [_flat(reasoner, rows.state.answer)]
+    answers, residuals = [rows.logits.argmax(dim=-1)], []
+    for step in unroll(dynamics, rows):
+        segment = int(step.advanced.rows.depths[0])
+        if segment in kept:
+            states.append(_flat(reasoner, step.advanced.rows.state.answer))
+        answers.append(step.advanced.reading.tokens)
+        residuals.append(step.advanced.reading.residual)
+    grids = torch.stack(answers, dim=1).to(torch.uint8).cpu().numpy()
+    trace = torch.stack(residuals, dim=1).cpu().numpy()
+    points, explained = project(torch.stack(states, dim=1))
+    right = ((grids == label) | (label == PAD)).all(axis=2)
+    return Landscape(
+        puzzle=puzzle,
+        label=label,
+        depth=budget.depth,
+        segments=kept,
+        points=points.cpu().numpy(),
+        right=right[:, list(kept)],
+        residuals=trace,
+        attractors=group(states[-1], rules.apart),
+        explained=explained,
+        basins=name_basins(grids[:, 1:], trace, label, rules),
+    )
+
+
+def kept_segments(depth: int) -> tuple[int, ...]:
+    """Return which segments of a trajectory are kept: all at first, then ever fewer, the last one always."""
+    segments, step = [0], 1
+    while segments[-1] + step <= depth:
+        segments.append(segments[-1] + step)
+        step = max(1, segments[-1] // 4)
+    return tuple(sorted({*segments, depth}))
+
+
+def project(states: Tensor) -> tuple[Tensor, tuple[float, float]]:
+    """Project states (starts, segments, coordinates) to their two principal axes.
+
+    Starts themselves (segment 0) are shown but do not decide the axes: they are noise by design. Exact and
+    free of random numbers: the eigenvectors come from the small matrix of inner products.
+    """
+    moved = states[:, 1:].reshape(-1, states.shape[-1])
+    center = moved.mean(dim=0)
+    moved = moved - center
+    values, vectors = torch.linalg.eigh(moved @ moved.t())
+    axes = moved.t() @ vectors[:, -2:].flip(1)
+    axes = axes / axes.norm(dim=0).clamp_min(1e-12)
+    signs = axes.gather(0, axes.abs().argmax(dim=0, keepdim=True)).sign()
+    total = max(float(values.clamp_min(0).sum()), 1e-12)
+    explained = (float(values[-1].clamp_min(0)) / total, float(values[-2].clamp_min(0)) / total)
+    return (states - center) @ (axes * signs), explained
+
+
+def group(states: Tensor, apart: float) -> NDArray[np.int64]:
+    """Group final states (starts, coordinates): a chain of steps below `apart` joins two (single linkage).
+
+    Groups are numbered by size, the largest being 0.
+    """
+    near = (torch.cdist(states, states) / states.shape[1] ** 0.5 < apart).cpu().numpy()
+    groups = np.full(len(near), -1, np.int64)
+    for first in range(len(near)):
+        if groups[first] < 0:
+            members = np.zeros(len(near), bool)
+            members[first] = True
+            while True:
+                grown = near[members].any(axis=0)
+                if (grown == members).all():
+                    break
+                members = grown
+            groups[members] = groups.max() + 1
+    order = np.argsort(-np.bincount(groups), kind="stable")
+    return np.argsort(order)[groups]
+
+
+def _flat(reasoner: Reasoner, answer: Tensor) -> Tensor:
+    """Copy the answer states of the grid's cells, (starts, cells * width): the engine moves on in place."""
+    grid = answer[reasoner.config.identity_tokens :]
+    return grid.transpose(0, 1).reshape(answer.shape[1], -1).float().clone()

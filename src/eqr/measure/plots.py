@@ -1,0 +1,302 @@
+"""Figures of accuracy, residual and cost, each a function from plain rows to a matplotlib `Figure`.
+
+    from eqr.measure import plots, scaling
+    sweep = scaling.run_sweep(reasoner, puzzles)
+    plots.depth_and_breadth(scaling.scaling_rows(sweep))
+
+Decoded grids are drawn in `plots_grids`, trajectories and landscapes in `plots_landscape`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from eqr.errors import UserError
+from eqr.measure.results import BreadthRow, CostRow, DifficultyRow, ScalingRow, TrainingCostRow
+from eqr.measure.style import (
+    BLUE,
+    CYCLE,
+    GREEN,
+    GREY,
+    NARROW,
+    ORANGE,
+    ORDERED,
+    SEQUENTIAL,
+    SKY,
+    VERMILLION,
+    WIDE,
+    new_figure,
+    percent_axis,
+    power_axis,
+    styled,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SMALLEST = 1e-3
+"""Colours of heat maps do not tell smaller numbers apart."""
+
+
+@styled
+def training_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
+    """Draw loss, exact accuracy by depth and mean depth at halting over the steps of `metrics.jsonl`."""
+    steps = [record for record in records if record["kind"] == "train"]
+    checks = [record for record in records if record["kind"] == "validation"]
+    if not steps:
+        raise UserError("no training records: metrics.jsonl has no line of kind 'train'")
+    figure = new_figure(WIDE, 2.3)
+    loss, accuracy, depth = figure.subplots(1, 3)
+    numbers = [record["step"] for record in steps]
+    for name, label, color in (
+        ("answer_loss", "answer", BLUE),
+        ("halt_loss", "halt", ORANGE),
+    ):
+        loss.plot(numbers, [record[name] for record in steps], color=color, label=label, lw=1.2)
+    loss.set_yscale("log")
+    loss.set(xlabel="optimizer step", ylabel="loss", title="Training loss")
+    loss.legend(loc="best")
+    depths = sorted({int(key[6:]) for record in checks for key in record if key.startswith("exact@")})
+    for value, color in zip(depths, _shades(SEQUENTIAL, len(depths)), strict=True):
+        seen = [(record["step"], record[f"exact@{value}"]) for record in checks if f"exact@{value}" in record]
+        accuracy.plot(*zip(*seen, strict=True), color=color, label=f"D={value}")
+    accuracy.set(xlabel="optimizer step", ylabel="exact accuracy", title="Validation")
+    percent_axis(accuracy)
+    if depths:
+        accuracy.legend(loc="best", ncols=2 if len(depths) > 3 else 1, handlelength=1.2)
+    halted = [record for record in steps if "halt_depth" in record]
+    depth.plot([r["step"] for r in halted], [r["halt_depth"] for r in halted], color=GREEN, lw=1.2)
+    depth.set(xlabel="optimizer step", ylabel="segments", title="Mean depth at halting")
+    depth.set_ylim(bottom=0)
+    for axes in (loss, accuracy, depth):
+        axes.xaxis.set_major_locator(_few_ticks(4))
+    depth.yaxis.set_major_locator(_few_ticks(6))
+    return figure
+
+
+@styled
+def accuracy_against_residual(rows: Sequence[ScalingRow]) -> "Figure":
+    """Draw exact accuracy against residual, coloured by depth, a marker for each of up to three breadths."""
+    from matplotlib.colors import LogNorm
+
+    figure = new_figure(NARROW * 1.35, 3.0)
+    axes = figure.subplots()
+    breadths = sorted({row.breadth for row in rows})
+    shown = breadths if len(breadths) <= 2 else [breadths[0], breadths[len(breadths) // 2], breadths[-1]]
+    depths = [row.depth for row in rows]
+    norm = LogNorm(min(depths), max(max(depths), min(depths) + 1))
+    points = None
+    for breadth, marker in zip(shown, "osD", strict=False):
+        part = sorted((row for row in rows if row.breadth == breadth), key=lambda row: row.depth)
+        residuals, shares = [row.residual for row in part], [row.exact for row in part]
+        axes.plot(residuals, shares, color="#BBBBBB", lw=0.9, zorder=2)
+        points = axes.scatter(
+            residuals,
+            shares,
+            c=[row.depth for row in part],
+            norm=norm,
+            cmap=SEQUENTIAL,
+            marker=marker,
+            s=38,
+            edgecolors="white",
+            linewidths=0.5,
+            zorder=3,
+        )
+    axes.set_xscale("log")
+    axes.set(xlabel="residual of the chosen start (lower: more settled)", ylabel="exact accuracy")
+    percent_axis(axes)
+    axes.legend(handles=_markers(shown), loc="upper right")
+    if points is not None:
+        bar = figure.colorbar(points, ax=axes, label="depth D (segments)", pad=0.02)
+        ticks = sorted(set(depths))
+        bar.set_ticks(ticks, labels=[str(tick) for tick in ticks])
+        bar.minorticks_off()
+    return figure
+
+
+@styled
+def depth_and_breadth(rows: Sequence[ScalingRow]) -> "Figure":
+    """Draw two heat maps over depth and breadth: residual of the chosen start and share of puzzles wrong."""
+    depths, breadths = sorted({r.depth for r in rows}), sorted({r.breadth for r in rows})
+    at = {(row.depth, row.breadth): row for row in rows}
+    residual = np.array([[at[d, b].residual for d in depths] for b in breadths])
+    error = np.array([[1.0 - at[d, b].exact for d in depths] for b in breadths])
+    figure = new_figure(WIDE, 0.34 * len(breadths) + 1.5)
+    left, right = figure.subplots(1, 2)
+    _heat_map(left, residual, depths, breadths, form=lambda value: f"{value:.{3 if value < 0.1 else 2}f}")
+    left.set_title("Residual of the chosen start")
+    _heat_map(right, error, depths, breadths, form=lambda share: f"{100 * share:.1f}")
+    right.set_title("Puzzles wrong (%)")
+    return figure
+
+
+@styled
+def accuracy_against_cost(rows: Sequence[CostRow]) -> "Figure":
+    """Draw exact accuracy against the mean number of segments per puzzle, a line per method."""
+    figure = new_figure(NARROW * 1.5, 3.1)
+    axes = figure.subplots()
+    methods = list(dict.fromkeys(row.method for row in rows))
+    for method, color, marker in zip(methods, CYCLE, "osD^vP*", strict=False):
+        part = sorted((row for row in rows if row.method == method), key=lambda row: row.nfe)
+        costs, shares = [row.nfe for row in part], [row.exact for row in part]
+        _with_interval(axes, costs, part, color)
+        axes.plot(costs, shares, color=color, marker=marker, markeredgecolor="white", mew=0.5, label=method)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set(xlabel="NFE: mean segments per puzzle, all starts", ylabel="exact accuracy")
+    percent_axis(axes)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+@styled
+def accuracy_against_breadth(rows: Sequence[BreadthRow]) -> "Figure":
+    """Draw the expected accuracy of selection rules as starts are added; a dashed line marks an oracle."""
+    figure = new_figure(NARROW * 1.5, 2.7)
+    axes = figure.subplots()
+    rules = list(dict.fromkeys(row.rule for row in rows))
+    for rule, color, marker in zip(rules, CYCLE, "osD^vP*", strict=False):
+        part = sorted((row for row in rows if row.rule == rule), key=lambda row: row.breadth)
+        breadths = [float(row.breadth) for row in part]
+        oracle = "oracle" in rule
+        if not oracle:
+            _with_interval(axes, breadths, part, color)
+        axes.plot(
+            breadths,
+            [row.exact for row in part],
+            color=GREY if oracle else color,
+            ls="--" if oracle else "-",
+            marker=None if oracle else marker,
+            markeredgecolor="white",
+            mew=0.5,
+            label=rule,
+        )
+    power_axis(axes, sorted({row.breadth for row in rows}))
+    axes.set(xlabel="breadth B (starts per puzzle)", ylabel="expected exact accuracy")
+    low = min((row.low for row in rows), default=0.0)
+    percent_axis(axes, low=max(0.0, np.floor(low * 20 - 0.5) / 20), high=1.0)
+    figure.legend(loc="outside lower center", ncols=3)
+    return figure
+
+
+@styled
+def accuracy_by_difficulty(rows: Sequence[DifficultyRow], *, rating: str = "rating") -> "Figure":
+    """Draw exact accuracy with its interval for ranges of the difficulty rating, and how many are in each."""
+    figure = new_figure(NARROW * 1.5, 2.7)
+    axes = figure.subplots()
+    places = np.arange(len(rows))
+    shares = np.array([row.exact for row in rows])
+    bars = np.stack((shares - [row.low for row in rows], [row.high for row in rows] - shares))
+    axes.bar(places, shares, color=SKY, width=0.72)
+    axes.errorbar(places, shares, yerr=bars.clip(min=0), fmt="none", ecolor="#333333", lw=1, capsize=2.5)
+    for place, row in zip(places, rows, strict=True):
+        axes.text(
+            float(place), 0.03, f"n={row.puzzles}", ha="center", va="bottom", fontsize=6.5, color="#222222"
+        )
+    _rating_ticks(axes, rows)
+    axes.set(xlabel=rating, ylabel="exact accuracy")
+    axes.grid(axis="x", visible=False)
+    percent_axis(axes)
+    axes.set_ylim(bottom=0)
+    return figure
+
+
+@styled
+def depth_by_difficulty(rows: Sequence[DifficultyRow], *, rating: str = "rating", most: int) -> "Figure":
+    """Draw the depth at which the halt head stops (median, middle half) for ranges of the rating."""
+    figure = new_figure(NARROW * 1.5, 2.7)
+    axes = figure.subplots()
+    places = np.arange(len(rows))
+    middle = np.array([row.depth_median for row in rows])
+    spread = np.stack(
+        (middle - [r.depth_quarter for r in rows], [r.depth_three_quarters for r in rows] - middle)
+    )
+    axes.errorbar(places, middle, yerr=spread, fmt="o", color=BLUE, lw=1.4, capsize=3, ms=5.5)
+    axes.axhline(most, color=GREY, ls=":", lw=1)
+    axes.text(len(rows) - 0.55, most, f"greatest depth {most}", ha="right", va="bottom", fontsize=7)
+    axes.set_yscale("log", base=2)
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_ylim(0.8, most * 1.6)
+    axes.set_xlim(-0.5, len(rows) - 0.5)
+    _rating_ticks(axes, rows)
+    axes.set(xlabel=rating, ylabel="segments until halting")
+    return figure
+
+
+@styled
+def training_costs(rows: Sequence[TrainingCostRow]) -> "Figure":
+    """Draw the paper's training-cost table for one recipe: compute and memory per optimizer step."""
+    figure = new_figure(WIDE, 0.27 * len(rows) + 0.9)
+    compute, memory = figure.subplots(1, 2, sharey=True)
+    places = np.arange(len(rows))[::-1]
+    forward, backward = np.array([r.forward for r in rows]), np.array([r.backward for r in rows])
+    compute.barh(places + 0.19, forward, height=0.36, color=SKY, label="forward")
+    compute.barh(places - 0.19, backward, height=0.36, color=BLUE, label="backward + update")
+    compute.set(xscale="log", xlabel="FLOPs per row and optimizer step")
+    compute.legend(loc="lower right", framealpha=0.9, frameon=True, edgecolor="none")
+    memory.barh(places, [row.memory for row in rows], height=0.6, color=ORANGE)
+    memory.set(xscale="log", xlabel="retained memory (bytes per row)")
+    compute.set_yticks(places, [row.variant for row in rows])
+    for label, row in zip(compute.get_yticklabels(), rows, strict=True):
+        if row.this_recipe:
+            label.set(fontweight="bold", color=VERMILLION)
+    for axes in (compute, memory):
+        axes.grid(axis="y", visible=False)
+    return figure
+
+
+def _shades(name: str, count: int) -> Iterable[Any]:
+    from matplotlib import colormaps
+
+    return list(colormaps[name](np.linspace(0.0, 0.88, count)))
+
+
+def _few_ticks(count: int) -> Any:
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(count, integer=True)
+
+
+def _with_interval(axes: "Axes", places: Sequence[float], rows: Sequence[Any], color: str) -> None:
+    lows, highs = [row.low for row in rows], [row.high for row in rows]
+    axes.fill_between(places, lows, highs, color=color, alpha=0.15, lw=0)
+
+
+def _heat_map(
+    axes: "Axes", values: Any, depths: list[int], breadths: list[int], *, form: Callable[[float], str]
+) -> None:
+    from matplotlib.colors import LogNorm
+
+    shown = np.maximum(values, SMALLEST)
+    norm = LogNorm(shown.min(), max(shown.max(), 1.01 * shown.min()))
+    image = axes.imshow(shown, aspect="auto", origin="lower", cmap=ORDERED, norm=norm)
+    axes.set_xticks(range(len(depths)), [str(depth) for depth in depths])
+    axes.set_yticks(range(len(breadths)), [str(breadth) for breadth in breadths])
+    axes.set(xlabel="depth D", ylabel="breadth B")
+    axes.grid(visible=False)
+    for (row, column), value in np.ndenumerate(values):
+        dark = bool(np.asarray(norm(max(value, SMALLEST))) < 0.55)
+        axes.text(
+            column, row, form(value), ha="center", va="center", fontsize=7, color="white" if dark else "black"
+        )
+
+
+def _markers(breadths: Sequence[int]) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    return [
+        Line2D([], [], ls="", marker=marker, color="#555555", label=f"breadth B={breadth}")
+        for breadth, marker in zip(breadths, "osD", strict=False)
+    ]
+
+
+def _rating_ticks(axes: "Axes", rows: Sequence[DifficultyRow]) -> None:
+    names = [
+        f"{row.rating_from:,}"
+        if row.rating_from == row.rating_to
+        else f"{row.rating_from:,}–{row.rating_to:,}"
+        for row in rows
+    ]
+    axes.set_xticks(range(len(rows)), names, rotation=30 if len(rows) > 6 else 0)

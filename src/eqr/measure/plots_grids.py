@@ -1,0 +1,194 @@
+"""Decoded grids as pictures: a puzzle, its answer, and what a trajectory decodes to on the way.
+
+One renderer for every task. It asks the task for shape and symbols; Sudoku adds box lines, mazes and
+Mini-ARC are painted instead of written. What counts as given, filled or wrong follows from puzzle and label
+alone: a cell whose label the puzzle already shows is given.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eqr.errors import UserError
+from eqr.measure.style import WIDE, new_figure, styled
+from eqr.tasks.base import PAD, Task, Tokens
+from eqr.tasks.maze import Maze
+from eqr.tasks.mini_arc import MiniArc
+from eqr.tasks.sudoku import Sudoku
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+GIVEN_FILL, RIGHT_FILL, WRONG_FILL = "#E4E4E4", "#BFE5D8", "#F6C3A6"
+RIGHT_INK, WRONG_INK = "#00614A", "#9C3A00"
+LINE, CHANGED = "#9A9A9A", "#0072B2"
+ARC = (
+    "#111111", "#0074D9", "#FF4136", "#2ECC40", "#FFDC00",
+    "#AAAAAA", "#F012BE", "#FF851B", "#7FDBFF", "#870C25",
+)  # fmt: skip
+"""The colours ARC grids are usually shown in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """How a task's cells are drawn."""
+
+    fills: dict[str, str] = field(default_factory=dict)
+    """Background by symbol; a symbol without one shows by its fill whether it is given, right or wrong."""
+    silent: str = ""
+    """Symbols that are not written: their background says all."""
+    box: tuple[int, int] | None = None
+    """Rows and columns between heavy lines."""
+
+
+def look_of(task: Task) -> Look:
+    """Return how a task is drawn; a task of your own is written out, cell by cell."""
+    if isinstance(task, Sudoku):
+        return Look(box=(task.box_rows, task.box_columns), silent=task.symbols[0])
+    if isinstance(task, Maze):
+        fills = {"#": "#3B3B3B", " ": "#FFFFFF", "S": "#56B4E9", "G": "#E69F00", "o": "#8FD3BC"}
+        return Look(fills=fills, silent="# o")
+    if isinstance(task, MiniArc):
+        return Look(fills=dict(zip(task.symbols, ARC, strict=True)), silent=task.symbols)
+    return Look(silent=" ")
+
+
+def draw_grid(
+    axes: "Axes",
+    task: Task,
+    grid: Tokens,
+    *,
+    puzzle: Tokens | None = None,
+    label: Tokens | None = None,
+    before: Tokens | None = None,
+) -> None:
+    """Draw one grid; `puzzle` and `label` mark given, right and wrong cells, `before` rings changed ones."""
+    look, (rows, columns) = look_of(task), task.shape
+    wrong = _wrong(grid, label)
+    given = np.zeros(len(grid), bool) if puzzle is None or label is None else puzzle == label
+    scale = axes.figure.get_figure(root=True).get_size_inches()[0] / WIDE
+    size = scale * axes.get_position().width * WIDE * 72 / columns * 0.58
+    for cell in range(task.cells):
+        row, column = divmod(cell, columns)
+        symbol = "?" if grid[cell] == PAD else task.symbols[grid[cell] - 1]
+        fill = look.fills.get(symbol) or _fill(symbol, look, given[cell], wrong[cell], label)
+        _square(axes, row, column, fill, LINE if columns <= 16 else fill)
+        if symbol not in look.silent:
+            ink = WRONG_INK if wrong[cell] else "#111111" if given[cell] or label is None else RIGHT_INK
+            weight = "bold" if given[cell] and not wrong[cell] else "normal"
+            axes.text(
+                column + 0.5,
+                row + 0.52,
+                symbol,
+                ha="center",
+                va="center",
+                size=size,
+                color=ink,
+                weight=weight,
+            )
+        if wrong[cell] and symbol in look.fills:
+            _cross(axes, row, column)
+        if before is not None and before[cell] != grid[cell]:
+            _ring(axes, row, column)
+    _frame(axes, rows, columns, look.box)
+
+
+@styled
+def grid_figure(
+    task: Task, grid: Tokens, *, puzzle: Tokens | None = None, label: Tokens | None = None
+) -> "Figure":
+    """Draw one grid as a figure of its own."""
+    figure = new_figure(2.4, 2.4 * task.shape[0] / task.shape[1])
+    axes = figure.subplots()
+    draw_grid(axes, task, grid, puzzle=puzzle, label=label)
+    return figure
+
+
+@styled
+def trajectory_figure(
+    task: Task,
+    puzzle: Tokens,
+    label: Tokens,
+    grids: Tokens,
+    segments: Sequence[int],
+    *,
+    across: int = 4,
+) -> "Figure":
+    """Draw the puzzle and what a trajectory decodes to after some segments; `grids` (segments, cells)."""
+    if len(grids) != len(segments):
+        raise UserError(f"{len(grids)} grids for {len(segments)} segments; give one segment number per grid")
+    across = min(across, len(grids) + 1)
+    down = ceil((len(grids) + 1) / across)
+    side = WIDE / across
+    figure = new_figure(WIDE, down * (side * task.shape[0] / task.shape[1] + 0.22))
+    panels = figure.subplots(down, across, squeeze=False).flat
+    draw_grid(next(panels), task, puzzle)
+    figure.axes[0].set_title("puzzle", fontsize=8)
+    counted = int((label != PAD).sum())
+    before: Tokens | None = None
+    for axes, grid, segment in zip(panels, grids, segments, strict=False):
+        draw_grid(axes, task, grid, puzzle=puzzle, label=label, before=before)
+        right = counted - int(_wrong(grid, label).sum())
+        axes.set_title(f"segment {segment}: {right}/{counted} right", fontsize=8)
+        before = grid
+    for axes in figure.axes[len(grids) + 1 :]:
+        axes.set_axis_off()
+    return figure
+
+
+def telling_segments(grids: Tokens, most: int) -> list[int]:
+    """Pick up to `most` segments (from 1) of a trajectory (segments, cells): where the answer changes."""
+    changed = np.flatnonzero((grids[1:] != grids[:-1]).any(axis=1)) + 1
+    chosen = [0, *changed.tolist()]
+    if len(chosen) > most:  # keep the beginning, where most happens, and the end
+        head = most - most // 3
+        tail = np.unique(np.linspace(head, len(chosen) - 1, most - head).round().astype(int))
+        chosen = chosen[:head] + [chosen[index] for index in tail]
+    return [index + 1 for index in chosen]
+
+
+def _wrong(grid: Tokens, label: Tokens | None) -> NDArray[np.bool_]:
+    if label is None:
+        return np.zeros(len(grid), bool)
+    return np.asarray((grid != label) & (label != PAD))
+
+
+def _fill(symbol: str, look: Look, given: bool, wrong: bool, label: Tokens | None) -> str:
+    if wrong:
+        return WRONG_FILL
+    if label is None:
+        return "#FFFFFF" if symbol in look.silent else GIVEN_FILL if look.box else "#FFFFFF"
+    return GIVEN_FILL if given else RIGHT_FILL
+
+
+def _square(axes: "Axes", row: int, column: int, fill: str, line: str) -> None:
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(Rectangle((column, row), 1, 1, facecolor=fill, edgecolor=line, linewidth=0.4))
+
+
+def _cross(axes: "Axes", row: int, column: int) -> None:
+    for color, width in (("white", 2.4), (WRONG_INK, 1.2)):
+        axes.plot([column + 0.25, column + 0.75], [row + 0.25, row + 0.75], color=color, lw=width)
+        axes.plot([column + 0.25, column + 0.75], [row + 0.75, row + 0.25], color=color, lw=width)
+
+
+def _ring(axes: "Axes", row: int, column: int) -> None:
+    from matplotlib.patches import Circle
+
+    axes.add_patch(Circle((column + 0.5, row + 0.5), 0.42, fill=False, edgecolor=CHANGED, linewidth=0.9))
+
+
+def _frame(axes: "Axes", rows: int, columns: int, box: tuple[int, int] | None) -> None:
+    high, wide = box or (rows, columns)
+    for row in range(0, rows + 1, high):
+        axes.plot([0, columns], [row, row], color="#222222", lw=1.1, solid_capstyle="projecting")
+    for column in range(0, columns + 1, wide):
+        axes.plot([column, column], [0, rows], color="#222222", lw=1.1, solid_capstyle="projecting")
+    axes.set(xlim=(-0.05, columns + 0.05), ylim=(rows + 0.05, -0.05), aspect="equal")
+    axes.set_axis_off()

@@ -1,0 +1,113 @@
+"""Figures of trajectories in latent space: residuals as they fall, and the attractor landscape of puzzles."""
+
+from collections.abc import Sequence
+from math import ceil
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eqr.measure.diagnostics import Landscape
+from eqr.measure.style import BLACK, GREY, NARROW, RIGHT, WIDE, WRONG, new_figure, power_axis, styled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TRACES = 12
+"""Single trajectories drawn behind the medians, of each kind."""
+
+
+@styled
+def residual_traces(
+    residuals: NDArray[np.float32], right: NDArray[np.bool_], *, trained: int | None = None
+) -> "Figure":
+    """Draw residuals (trajectories, depth) over segments: median and middle half, right and wrong apart.
+
+    `right` (trajectories,) says which end with the right answer, `trained` marks the depth of training.
+    """
+    figure = new_figure(NARROW * 1.5, 2.8)
+    axes = figure.subplots()
+    depth = residuals.shape[1]
+    segments = np.arange(1, depth + 1)
+    for chosen, color, name in ((right, RIGHT, "end right"), (~right, WRONG, "end wrong")):
+        traces = residuals[chosen]
+        if not len(traces):
+            continue
+        few = traces[np.linspace(0, len(traces) - 1, min(TRACES, len(traces))).astype(int)]
+        axes.plot(segments, few.T, color=color, lw=0.5, alpha=0.3)
+        low, middle, high = np.quantile(traces, (0.25, 0.5, 0.75), axis=0)
+        axes.fill_between(segments, low, high, color=color, alpha=0.2, lw=0)
+        axes.plot(segments, middle, color=color, label=f"{name} ({len(traces):,} trajectories)")
+    axes.set_yscale("log")
+    power_axis(axes, [2**k for k in range(int(np.log2(depth)) + 1)])
+    if trained is not None and trained < depth:
+        axes.axvline(trained, color=GREY, ls=":", lw=1)
+        axes.annotate(
+            "training depth", (trained, 0.98), xycoords=("data", "axes fraction"), rotation=90, ha="right",
+            va="top", fontsize=7, color="#555555", xytext=(-2, 0), textcoords="offset points",
+        )  # fmt: skip
+    axes.set(xlabel="segment", ylabel="residual (RMS per coordinate)")
+    axes.legend(loc="lower left")
+    return figure
+
+
+@styled
+def landscapes(views: Sequence[Landscape], names: Sequence[str]) -> "Figure":
+    """Draw a panel per puzzle: every start's path in its principal plane, coloured by right or wrong."""
+    across = min(2, len(views))
+    down = ceil(len(views) / across)
+    figure = new_figure(WIDE, 2.9 * down + 0.35)
+    panels = figure.subplots(down, across, squeeze=False).flat
+    for axes, view, name in zip(panels, views, names, strict=False):
+        _landscape(axes, view)
+        basins = view.basins
+        count = round(basins.right * basins.starts)
+        axes.set_title(
+            f"{name}: ({basins.mode.letter}) {basins.mode}\n{count} of {basins.starts} starts right, "
+            f"{view.attractors.max() + 1} final group{'s' if view.attractors.max() else ''}",
+            fontsize=8,
+        )
+    for axes in figure.axes[len(views) :]:
+        axes.set_axis_off()
+    _key(figure)
+    return figure
+
+
+def _landscape(axes: "Axes", view: Landscape) -> None:
+    from matplotlib.collections import LineCollection
+
+    points, right = view.points, view.right
+    pieces = np.stack((points[:, :-1], points[:, 1:]), axis=2).reshape(-1, 2, 2)
+    colors = np.where(right[:, 1:].reshape(-1), RIGHT, WRONG)
+    axes.add_collection(LineCollection(list(pieces), colors=colors.tolist(), linewidths=0.45, alpha=0.4))
+    axes.scatter(points[:, 0, 0], points[:, 0, 1], s=5, color="#A0A0A0", linewidths=0, zorder=2)
+    ended = right[:, -1]
+    for chosen, color, marker in ((~ended, WRONG, "X"), (ended, RIGHT, "o")):
+        axes.scatter(
+            points[chosen, -1, 0],
+            points[chosen, -1, 1],
+            s=26,
+            color=color,
+            marker=marker,
+            edgecolors="white",
+            linewidths=0.5,
+            zorder=3,
+        )
+    axes.autoscale()
+    axes.margins(0.08)
+    one, two = (f"{100 * share:.0f}%" for share in view.explained)
+    axes.set(xlabel=f"PC 1 ({one} of variance)", ylabel=f"PC 2 ({two})", xticks=[], yticks=[])
+
+
+def _key(figure: "Figure") -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], ls="", marker="o", ms=3, color="#A0A0A0", label="start"),
+        Line2D([], [], ls="", marker="o", ms=5, color=RIGHT, label="ends right"),
+        Line2D([], [], ls="", marker="X", ms=5, color=WRONG, label="ends wrong"),
+        Line2D([], [], color=RIGHT, lw=1, label="decodes to the right answer"),
+        Line2D([], [], color=WRONG, lw=1, label="decodes to a wrong one"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, labelcolor=BLACK)

@@ -1,0 +1,111 @@
+"""The small rows that figures draw and tables hold; one frozen dataclass per table.
+
+A figure takes a list of these, so it can be drawn from a sweep (`eqr.measure.scaling`), from a CSV file or
+from numbers typed in a notebook. Shares lie in 0..1; `low` and `high` bound a 95% interval.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One line of a table."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingRow(Row):
+    """What a depth and a breadth buy, choosing the start that has settled best (Top-1 converged)."""
+
+    depth: int
+    breadth: int
+    nfe: int
+    """Segments per puzzle."""
+    exact: float
+    low: float
+    high: float
+    residual: float
+    """Mean residual of the chosen starts."""
+    any_correct_oracle: float
+    """Share of puzzles that some start solves: what a perfect selection would reach."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostRow(Row):
+    """What a way of spending segments reaches, and at which price."""
+
+    method: str
+    depth: int
+    """Greatest depth allowed."""
+    breadth: int
+    nfe: float
+    """Mean segments per puzzle over all its starts."""
+    exact: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class BreadthRow(Row):
+    """Expected accuracy of a selection rule over random subsets of `breadth` starts."""
+
+    rule: str
+    depth: int
+    breadth: int
+    exact: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DifficultyRow(Row):
+    """Accuracy and depth used by puzzles whose rating lies in a range, both ends included."""
+
+    rating_from: int
+    rating_to: int
+    puzzles: int
+    exact: float
+    low: float
+    high: float
+    depth_median: float
+    depth_quarter: float
+    depth_three_quarters: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeRow(Row):
+    """How many puzzles have a landscape mode; means over those puzzles, None without any."""
+
+    mode: str
+    puzzles: int
+    of_all: float
+    starts_right: float | None
+    starts_spurious: float | None
+    answers: float | None
+    """Distinct final answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingCostRow(Row):
+    """One row of the paper's training-cost table, evaluated per optimizer step of the whole batch."""
+
+    variant: str
+    backward_formula: str
+    memory_formula: str
+    forward: float
+    """FLOPs of the forward pass."""
+    backward: float
+    """FLOPs of the backward pass and the update."""
+    memory: float
+    """Bytes of activations and parameter-side memory kept for the backward pass."""
+    this_recipe: bool
+
+
+def columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """Turn rows into columns by name."""
+    return {name: [getattr(row, name) for row in rows] for name in (rows[0].to_json() if rows else ())}

@@ -1,0 +1,166 @@
+"""Candidates at every depth: what each start of each puzzle would have answered had it stopped there.
+
+One run of the model holds every budget up to its own. Smaller depths and breadths are slices of it, and
+halting rules and races are replayed on what was read after each segment, exactly as the engine would have
+run them (a test holds the two equal). All figures of a report are computed from one such table.
+"""
+
+import tempfile
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from eqr.data import PuzzleSet
+from eqr.errors import UserError
+from eqr.measure.candidates import CandidateTable, Manifest, model_digest
+from eqr.measure.evaluate import fill
+from eqr.model.reasoner import Reasoner
+from eqr.model.state import Reading
+from eqr.solve.budget import Budget, gang_size
+from eqr.solve.candidates import Candidates, Status
+from eqr.solve.halting import HaltingRule
+from eqr.tasks import task_named
+from eqr.tasks.base import PAD, Task
+
+WINDOW = 3
+"""Residuals kept at each depth: what Top-1 converged averages."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Traces:
+    """Every start of every puzzle after every segment."""
+
+    puzzles: PuzzleSet
+    budget: Budget
+    candidates: Candidates
+    """Shape (puzzles, starts, depths); column d - 1 is depth d."""
+    seconds: float = 0.0
+    """What the run took."""
+
+    @property
+    def depth(self) -> int:
+        """Greatest depth."""
+        return self.budget.depth
+
+    @property
+    def breadth(self) -> int:
+        """Starts per puzzle."""
+        return self.budget.breadth
+
+    @cached_property
+    def task(self) -> Task:
+        """The puzzles' task."""
+        return task_named(self.puzzles.task)
+
+    @cached_property
+    def right(self) -> NDArray[np.bool_]:
+        """(puzzles, starts, depths): whether every counted cell equals its label."""
+        labels = self.puzzles.labels[:, None, None]
+        return np.asarray(((self.candidates.tokens == labels) | (labels == PAD)).all(axis=-1))
+
+    @property
+    def residuals(self) -> NDArray[np.float32]:
+        """(puzzles, starts, depths): change of the latents in each segment."""
+        return self.candidates.residuals[..., -1]
+
+    def at(self, depth: int, breadth: int | None = None) -> Candidates:
+        """Return the candidates (puzzles, starts) of a smaller budget."""
+        if not 1 <= depth <= self.depth:
+            raise UserError(f"depth {depth}: these traces hold depths 1 to {self.depth}")
+        return self.candidates[:, :breadth, depth - 1]
+
+
+def run_traces(
+    reasoner: Reasoner,
+    puzzles: PuzzleSet,
+    budget: Budget,
+    folder: Path | None = None,
+    *,
+    quiet: bool = False,
+) -> Traces:
+    """Run every start to the full depth, noting all depths; a `folder` keeps the table for the next call."""
+    if budget.halting is not None:
+        raise UserError("traces run to their full depth; halting rules are replayed on them afterwards")
+    if folder is None:
+        with tempfile.TemporaryDirectory() as temporary:
+            return run_traces(reasoner, puzzles, budget, Path(temporary), quiet=quiet)
+    manifest = Manifest(
+        task=puzzles.task,
+        model=model_digest(reasoner),
+        data=puzzles.digest,
+        puzzles=len(puzzles),
+        budget=budget,
+        depths=tuple(range(1, budget.depth + 1)),
+        window=min(WINDOW, budget.depth),
+    )
+    table = CandidateTable.open(folder / f"candidates-{manifest.digest()}", manifest)
+    fill(table, reasoner, puzzles, quiet=quiet)
+    blocks = [block.candidates for block in table.blocks()]
+    names = blocks[0].columns()
+    joined = Candidates(**{name: np.concatenate([getattr(b, name) for b in blocks]) for name in names})
+    return Traces(puzzles=puzzles, budget=budget, candidates=joined, seconds=table.seconds())
+
+
+def replay(traces: Traces, rule: HaltingRule, depth: int | None = None) -> Candidates:
+    """Return the candidates (puzzles, starts) that a halting rule would have ended with, within a depth."""
+    depth = depth or traces.depth
+    halts = _halts(traces, rule, depth)
+    return _stopped(traces, np.where(halts < 0, depth, halts), halts >= 0)
+
+
+def race(traces: Traces, rule: HaltingRule, depth: int, breadth: int, *, abreast: int = 8) -> Candidates:
+    """Return the candidates (puzzles, breadth) of a race among the first starts (see `Budget.race`)."""
+    halts = _halts(traces, rule, depth)[:, :breadth]
+    ends = np.where(halts < 0, depth, halts)
+    status = np.full(ends.shape, Status.RAN_OUT, np.uint8)
+    gang = gang_size(breadth, abreast)
+    won = np.zeros(len(ends), bool)
+    for first in range(0, breadth, gang):
+        part = slice(first, first + gang)
+        ends[won, part], status[won, part] = 0, Status.NOT_RUN
+        halted = (halts[:, part] >= 0) & ~won[:, None]
+        winner = np.asarray(halted.any(axis=1))
+        finish = np.where(halted, ends[:, part], depth + 1).min(axis=1)[:, None]
+        here = halted & (ends[:, part] == finish)
+        status[:, part] = np.where(here, Status.HALTED, status[:, part])
+        status[:, part] = np.where(winner[:, None] & ~here, Status.CANCELLED, status[:, part])
+        ends[:, part] = np.where(winner[:, None], finish, ends[:, part])
+        won |= winner
+    chosen = _stopped(traces, ends, status == Status.HALTED)
+    chosen.status[...] = status
+    return chosen
+
+
+def _halts(traces: Traces, rule: HaltingRule, depth: int) -> NDArray[np.int64]:
+    """Return the depth at which a rule stops each start, (puzzles, starts); -1 where it does not.
+
+    The rule itself decides, on readings put together again from the table (HRM's continue score is not kept).
+    """
+    shape = traces.candidates.status.shape[:2]
+    rows = shape[0] * shape[1]
+    counters = rule.start(rows)
+    halts = np.full(rows, -1, np.int64)
+    for number in range(1, depth + 1):
+        here = traces.at(number)
+        tokens = torch.from_numpy(here.tokens.reshape(rows, -1).astype(np.int64))
+        reading = Reading(
+            logits=torch.nn.functional.one_hot(tokens, traces.task.vocabulary).to(torch.uint8),
+            halt=torch.from_numpy(here.halt.reshape(rows)),
+            go_on=torch.full((rows,), torch.nan),
+            residual=torch.from_numpy(np.ascontiguousarray(here.residuals[..., -1]).reshape(rows)),
+        )
+        counters, halted = rule.update(counters, reading, torch.full((rows,), number))
+        halts[(halts < 0) & halted.numpy()] = number
+    return halts.reshape(shape)
+
+
+def _stopped(traces: Traces, ends: NDArray[np.int64], halted: NDArray[np.bool_]) -> Candidates:
+    puzzles, starts = np.indices(ends.shape)
+    chosen = traces.candidates[puzzles, starts, np.maximum(ends, 1) - 1]
+    chosen.status[...] = np.where(halted, Status.HALTED, Status.RAN_OUT)
+    chosen.depth[...] = ends
+    return chosen
