@@ -1,13 +1,17 @@
 """`eqr train`: train a recipe in a folder, resumably; `torchrun -m eqr train ...` uses several processes."""
 
 import json
+import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from eqr.errors import UserError
+
+if TYPE_CHECKING:
+    from eqr.train.recipe import Recipe
 
 app = typer.Typer()
 
@@ -34,7 +38,9 @@ def train(
     time_limit: Annotated[
         str | None, typer.Option(metavar="TIME", help="Training time, such as 90s, 3m, 2h.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the run's last checkpoint.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that is there.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Print the resolved recipe and stop.")] = False,
     as_list: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
@@ -44,6 +50,8 @@ def train(
     if as_list:
         _list(as_json)
         return
+    if recipe is None and resume and out is not None:
+        recipe = str(out / "recipe.json")
     if recipe is None:
         raise UserError("name a recipe, such as sudoku-6x6; `eqr train --list` shows them all")
     changes = list(settings or [])
@@ -58,7 +66,7 @@ def train(
     _train(resolved, out or Path("runs") / resolved.name, resume, overwrite, as_json)
 
 
-def _recipe(name: str):  # type: ignore[no-untyped-def]  # the type loads torch, which only training needs
+def _recipe(name: str) -> "Recipe":
     from eqr.files import read_json
     from eqr.recipes import recipe_named
     from eqr.train.recipe import Recipe
@@ -68,9 +76,7 @@ def _recipe(name: str):  # type: ignore[no-untyped-def]  # the type loads torch,
     return recipe_named(name)
 
 
-def _train(recipe, run: Path, resume: bool, overwrite: bool, as_json: bool) -> None:  # type: ignore[no-untyped-def]
-    import os
-
+def _train(recipe: "Recipe", run: Path, resume: bool, overwrite: bool, as_json: bool) -> None:
     from eqr.train.run import train
 
     speaks = os.environ.get("RANK", "0") == "0"
@@ -85,7 +91,7 @@ def _train(recipe, run: Path, resume: bool, overwrite: bool, as_json: bool) -> N
         raise typer.Exit(128 + outcome.interrupted)
 
 
-def _report(summary: dict, run: Path) -> str:  # type: ignore[type-arg]  # plain JSON data
+def _report(summary: dict[str, Any], run: Path) -> str:
     lines = [
         f"{summary['steps']:,} steps in {summary['seconds']:.0f} s, {summary['parameters']:,} parameters"
     ]

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from eqr.data import Splits
+from eqr.data import GeneratedStream, Splits
 from eqr.errors import UserError
 from eqr.files import make_folder, read_json, write_json
 from eqr.model.card import Measured
@@ -30,7 +30,7 @@ from eqr.train.evaluate import Score, evaluate
 from eqr.train.journal import Journal, Meter
 from eqr.train.recipe import Precision, Recipe
 from eqr.train.signals import Requests, polite
-from eqr.train.sources import fitted, load_data, open_stream
+from eqr.train.sources import DATA, fitted, load_data, open_stream
 from eqr.train.trainer import NotFinite, Trainer, Wishes
 
 RECIPE, SUMMARY = "recipe.json", "summary.json"
@@ -54,7 +54,7 @@ def train(
         raise UserError("precision = 'bfloat16' is for accelerators; on cpu use float32")
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
-    with joined(device) as world, polite() as requests:
+    with joined(device) as world:
         if world.first:
             prepare(recipe, run, resume=resume, overwrite=overwrite)
             load_data(recipe.data, run, quiet=quiet)
@@ -65,12 +65,11 @@ def train(
             write_json(run / RECIPE, recipe.to_json())
         training = Training(recipe, run, splits, world, device, quiet=quiet or not world.first)
         try:
-            return training.go(requests)
+            return training.go()
         except (NotFinite, LostRank) as error:
             raise UserError(f"{error}. {training.kept()}") from error
         finally:
-            if training.journal is not None:
-                training.journal.close()
+            training.close()
 
 
 def prepare(recipe: Recipe, run: Path, *, resume: bool, overwrite: bool) -> None:
@@ -79,7 +78,11 @@ def prepare(recipe: Recipe, run: Path, *, resume: bool, overwrite: bool) -> None
     if begun and overwrite:
         if not (run / RECIPE).is_file():
             raise UserError(f"{run} is not a training run, so --overwrite will not remove it")
-        shutil.rmtree(run)
+        for old in run.iterdir():
+            if old.is_dir() and old.name != DATA:  # data are named by their digest and may be of use again
+                shutil.rmtree(old)
+            elif old.is_file():
+                old.unlink()
     elif begun and not resume:
         raise UserError(f"{run} already exists; add --resume to go on or --overwrite to begin anew")
     elif begun and (run / RECIPE).is_file():
@@ -115,8 +118,24 @@ class Training:
         """Optimizer steps behind us."""
         return self.trainer.step_number
 
-    def go(self, requests: Requests) -> Outcome:
+    def go(self) -> Outcome:
         """Train to the end, or until asked to stop."""
+        with polite() as requests:
+            interrupted = self._steps(requests)
+            if interrupted:
+                self.save_checkpoint()
+                return Outcome(self.summary(), requests.received or Signals.SIGTERM)
+        return Outcome(self._finish())
+
+    def close(self) -> None:
+        """End what runs beside the training."""
+        if self.journal is not None:
+            self.journal.close()
+        if isinstance(self.trainer.stream, GeneratedStream):
+            self.trainer.stream.close()
+
+    def _steps(self, requests: Requests) -> bool:
+        """Take steps until the end, and say whether it came early, by request."""
         recipe = self.recipe
         limit = recipe.time_limit or float("inf")
         over, interrupted = self.seconds >= limit, False
@@ -130,10 +149,7 @@ class Training:
                 over, interrupted = result.wishes.time_over, result.wishes.interrupted
                 self.meter.add(result.stats, recipe.rows)
                 self._after_step(line, last=over or self.step == recipe.steps)
-        if interrupted:
-            self.save_checkpoint()
-            return Outcome(self.summary(), requests.received or Signals.SIGTERM)
-        return Outcome(self._finish())
+        return interrupted
 
     def kept(self) -> str:
         """Say from which step the run can go on."""

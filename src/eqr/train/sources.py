@@ -9,12 +9,15 @@ from eqr.errors import UserError
 from eqr.tasks import task_named
 from eqr.train.recipe import Folder, Generated, Recipe
 
+DATA = "data"
+"""Folder of a run that keeps what was generated, by digest."""
+
 
 def load_data(data: Generated | Folder, run: Path, *, quiet: bool = False) -> Splits:
     """Return the splits a recipe names; generated ones are made once and then read from the run's folder."""
     if isinstance(data, Folder):
         return _from_folder(data)
-    kept = run / "data" / data.digest()
+    kept = run / DATA / data.digest()
     if kept.is_dir():
         return Splits.load(kept)
     task = task_named(data.task)

@@ -1,0 +1,101 @@
+"""Checkpoints: whole or absent, the last few kept, damage noticed and passed over."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from eqr.errors import UserError
+from eqr.train.checkpoint import Checkpoint, Checkpoints, read
+
+
+def make(step):
+    tensors = {
+        "weights": torch.full((3,), float(step)),
+        "halted": torch.tensor([True, False]),
+        "none": torch.zeros(0),
+    }
+    return Checkpoint(step, tensors, {"seconds": step / 7, "best": {"exact": 0.5}})
+
+
+def test_what_is_saved_comes_back(tmp_path):
+    store = Checkpoints(tmp_path, keep=2)
+    store.save(make(3))
+    found = store.latest()
+    assert found.checkpoint.step == 3
+    assert found.checkpoint.record == make(3).record
+    for name, tensor in make(3).tensors.items():
+        assert torch.equal(found.checkpoint.tensors[name], tensor)
+    assert found.damaged == ()
+
+
+def test_only_the_last_few_are_kept(tmp_path):
+    store = Checkpoints(tmp_path, keep=2)
+    for step in (5, 90, 1000):
+        store.save(make(step))
+    assert [path.name for path in store.paths()] == [
+        "step-000000090.safetensors",
+        "step-000001000.safetensors",
+    ]
+
+
+def test_no_checkpoint_is_not_an_error(tmp_path):
+    assert Checkpoints(tmp_path / "nowhere", keep=1).latest() is None
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped bit", "empty", "something else"])
+def test_a_damaged_last_one_falls_back_to_the_one_before(tmp_path, damage):
+    store = Checkpoints(tmp_path, keep=3)
+    store.save(make(1))
+    path = store.save(make(2))
+    data = bytearray(path.read_bytes())
+    if damage == "flipped bit":
+        data[-2] ^= 1
+    path.write_bytes(
+        {"truncated": data[:-5], "flipped bit": data, "empty": b"", "something else": b"no" * 50}[damage]
+    )
+    found = store.latest()
+    assert found.checkpoint.step == 1
+    assert len(found.damaged) == 1
+    assert path.name in found.damaged[0]
+
+
+def test_when_all_are_damaged_it_says_so(tmp_path):
+    store = Checkpoints(tmp_path, keep=3)
+    store.save(make(1)).write_bytes(b"")
+    with pytest.raises(UserError, match="no checkpoint can be read"):
+        store.latest()
+
+
+def test_a_full_disk_keeps_the_one_before(tmp_path, monkeypatch):
+    store = Checkpoints(tmp_path, keep=1)
+    store.save(make(1))
+
+    def full(self, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(UserError, match="No space left"):
+            store.save(make(2))
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000001.safetensors"]
+    assert store.latest().checkpoint.step == 1
+
+
+def test_leftovers_of_a_killed_write_are_removed(tmp_path):
+    store = Checkpoints(tmp_path, keep=1)
+    store.save(make(1))
+    (tmp_path / ".step-000000002.safetensors.abc").write_bytes(b"half")
+    assert store.latest().checkpoint.step == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000001.safetensors"]
+
+
+def test_a_foreign_file_is_named(tmp_path):
+    from safetensors.torch import save_file
+
+    path = tmp_path / "step-1.safetensors"
+    save_file({"a": torch.zeros(1)}, path)
+    with pytest.raises(UserError, match="not an eqr checkpoint"):
+        read(path)

@@ -1,0 +1,263 @@
+"""A whole run in its folder: what it leaves, going on after any interruption, and how it fails."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from small_runs import small_recipe
+
+from eqr.errors import UserError
+from eqr.files import read_json, write_json
+from eqr.model.reasoner import Reasoner
+from eqr.train import run as running
+from eqr.train.checkpoint import Checkpoints, read
+from eqr.train.halting import OracleHalt
+from eqr.train.optimizer import AdamAtan2, Decay, Muon, Rate
+from eqr.train.recipe import Generated, Saving
+from eqr.train.run import train
+from eqr.train.schedule import TerminalDetached
+from eqr.train.trainer import Trainer
+
+
+def last_tensors(run):
+    return read(Checkpoints(run / "checkpoints", 1).paths()[-1]).tensors
+
+
+def metrics(run):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+
+
+def assert_same_run(one, other):
+    a, b = last_tensors(one), last_tensors(other)
+    assert a.keys() == b.keys()
+    for name in a:
+        assert torch.equal(a[name], b[name]), name
+    assert metrics(one) == metrics(other)
+
+
+def stop_at(monkeypatch, step):
+    """Make training fall over after some steps, as a crash would, without any farewell."""
+    take = Trainer.step
+
+    def crashing(self, *arguments):
+        if self.step_number == step:
+            raise MemoryError("crash")
+        return take(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "step", crashing)
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """A run that was never interrupted."""
+    run = tmp_path_factory.mktemp("runs") / "straight"
+    return run, train(small_recipe(), run, quiet=True)
+
+
+def test_a_run_leaves_models_metrics_and_a_summary(straight):
+    run, outcome = straight
+    assert outcome.interrupted is None
+    summary = read_json(run / "summary.json")
+    assert summary == outcome.summary
+    assert summary["steps"] == 30
+    assert summary["test"].keys() == {"puzzles", "exact@1", "exact@4"}
+    kinds = [record["kind"] for record in metrics(run)]
+    assert kinds.count("train") == 6
+    assert kinds.count("validation") == 3
+    assert kinds.count("test") == 1, "the test set is touched once"
+    steps = [record["step"] for record in metrics(run)]
+    assert steps == sorted(steps)
+    assert Reasoner.from_pretrained(run / "best").config == small_recipe().model
+    last = Reasoner.from_pretrained(run / "last")
+    weights = torch.cat([parameter.flatten() for parameter in last.parameters()])
+    assert torch.equal(weights, last_tensors(run)["average"])
+
+
+def test_a_crash_at_any_step_does_not_change_the_result(straight, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    for step in (3, 11, 25):
+        with monkeypatch.context() as patch:
+            stop_at(patch, step)
+            with pytest.raises(MemoryError):
+                train(small_recipe(), run, resume=True, quiet=True)
+    train(small_recipe(), run, resume=True, quiet=True)
+    assert_same_run(straight[0], run)
+
+
+VARIANTS = {
+    "muon": {"optimizer": Muon(rate=1e-3), "averaging": None},
+    "terminal": {"schedule": TerminalDetached(depth=3)},
+    "oracle": {"halting": OracleHalt()},
+    "endless": {"data": Generated(task="sudoku-4x4", train=1, validation=16, test=0, endless=True)},
+    "learned start and noise": {
+        "model": {"start": {"kind": "learned"}, "path": {"noise": 0.01, "learned_noise": True}}
+    },
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_resuming_equals_never_stopping_for(variant, tmp_path, monkeypatch):
+    recipe = small_recipe(**{"steps": 12, **VARIANTS[variant]})
+    train(recipe, tmp_path / "straight", quiet=True)
+    with monkeypatch.context() as patch:
+        stop_at(patch, 9)
+        with pytest.raises(MemoryError):
+            train(recipe, tmp_path / "run", quiet=True)
+    train(recipe, tmp_path / "run", resume=True, quiet=True)
+    assert_same_run(tmp_path / "straight", tmp_path / "run")
+
+
+def test_a_finished_run_can_be_resumed_without_harm(straight, tmp_path):
+    recipe = small_recipe()
+    first = train(recipe, tmp_path / "run", quiet=True)
+    again = train(recipe, tmp_path / "run", resume=True, quiet=True)
+    assert again.summary == first.summary
+    longer = train(recipe.replace(steps=35), tmp_path / "run", resume=True, quiet=True)
+    assert longer.summary["steps"] == 35
+
+
+def test_a_damaged_last_checkpoint_falls_back_and_says_so(straight, tmp_path, monkeypatch, capsys):
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        stop_at(patch, 25)
+        with pytest.raises(MemoryError):
+            train(small_recipe(), run, quiet=True)
+    broken = sorted((run / "checkpoints").iterdir())[-1]
+    broken.write_bytes(broken.read_bytes()[:-100])
+    train(small_recipe(), run, resume=True, quiet=True)
+    said = capsys.readouterr().err
+    assert broken.name in said
+    assert "going on from step 14" in said
+    assert_same_run(straight[0], run)
+
+
+def test_a_folder_in_use_is_not_touched_unasked(straight, tmp_path):
+    with pytest.raises(UserError, match="--resume to go on or --overwrite"):
+        train(small_recipe(), straight[0], quiet=True)
+    (tmp_path / "letters.txt").write_text("dear")
+    with pytest.raises(UserError, match="not a training run"):
+        train(small_recipe(), tmp_path, overwrite=True, quiet=True)
+    assert (tmp_path / "letters.txt").read_text() == "dear"
+
+
+def test_overwrite_begins_anew(straight, tmp_path):
+    run = tmp_path / "run"
+    train(small_recipe(seed=5, steps=8), run, quiet=True)
+    train(small_recipe(), run, overwrite=True, quiet=True)
+    assert_same_run(straight[0], run)
+
+
+def test_a_changed_recipe_names_the_field(tmp_path):
+    run = tmp_path / "run"
+    train(small_recipe(steps=8), run, quiet=True)
+    changed = small_recipe(steps=8, optimizer=AdamAtan2(rate=0.5, weight_decay=0.1))
+    with pytest.raises(UserError, match=r"optimizer\.rate \(0\.003 then, 0\.5 now\)"):
+        train(changed, run, resume=True, quiet=True)
+    decaying = small_recipe(steps=8, rate=Rate(warmup=5, decay=Decay.LINEAR))
+    train(decaying, tmp_path / "decaying", quiet=True)
+    with pytest.raises(UserError, match="steps"):
+        train(decaying.replace(steps=9), tmp_path / "decaying", resume=True, quiet=True)
+
+
+def test_a_loss_that_is_no_number_stops_and_names_the_step(tmp_path, monkeypatch):
+    take = AdamAtan2.step
+
+    def poisoned(self, flat, gradient, memory, step, rate):
+        take(self, flat, gradient, memory, step, rate)
+        if step == 9:
+            flat.vector.fill_(float("nan"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AdamAtan2, "step", poisoned)
+        with pytest.raises(UserError, match=r"not finite at step 10.*step-000000007.*--resume"):
+            train(small_recipe(), tmp_path / "run", quiet=True)
+    assert torch.isfinite(last_tensors(tmp_path / "run")["weights"]).all()
+
+
+def test_a_time_limit_ends_the_run_in_order(tmp_path):
+    recipe = small_recipe(steps=1_000_000, time_limit=0.2)
+    outcome = train(recipe, tmp_path / "run", quiet=True)
+    assert outcome.interrupted is None
+    assert 0.2 <= outcome.summary["seconds"] < 3.0
+    assert "test" in outcome.summary
+    again = train(recipe, tmp_path / "run", resume=True, quiet=True)
+    assert again.summary["steps"] == outcome.summary["steps"], "the time used is part of the state"
+
+
+def test_a_full_disk_ends_the_run_and_keeps_what_was_saved(tmp_path, monkeypatch):
+    save, calls = Checkpoints.save, []
+
+    def full(self, checkpoint):
+        calls.append(checkpoint.step)
+        if len(calls) > 1:
+            raise UserError("cannot write: No space left on device")
+        return save(self, checkpoint)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save", full)
+        with pytest.raises(UserError, match="No space left"):
+            train(small_recipe(), tmp_path / "run", quiet=True)
+    assert Checkpoints(tmp_path / "run" / "checkpoints", 1).latest().checkpoint.step == 7
+
+
+def test_an_interrupt_checkpoints_and_leaves_the_test_set_alone(straight, tmp_path, monkeypatch):
+    take = Trainer.step
+
+    def interrupted(self, *arguments):
+        if self.step_number == 12:
+            signal.raise_signal(signal.SIGINT)
+        return take(self, *arguments)
+
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", interrupted)
+        outcome = train(small_recipe(), run, quiet=True)
+    assert outcome.interrupted is signal.SIGINT
+    assert not (run / running.SUMMARY).exists()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    train(small_recipe(), run, resume=True, quiet=True)
+    assert_same_run(straight[0], run)
+
+
+def start(recipe_file: Path, run: Path, *more: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "eqr", "train", str(recipe_file), "--out", str(run), "--json", *more]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def wait_for_checkpoint(run: Path, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(1200):
+        if list((run / "checkpoints").glob("step-*")) or process.poll() is not None:
+            return
+        time.sleep(0.05)
+
+
+def test_killing_a_real_process_at_random_moments_changes_nothing(tmp_path):
+    evaluation = small_recipe().evaluation.replace(every=100)
+    saving = Saving(checkpoint_every=3, keep=2, log_every=5)
+    recipe = small_recipe(steps=400, saving=saving, evaluation=evaluation)
+    write_json(tmp_path / "recipe.json", recipe.to_json())
+    train(recipe, tmp_path / "straight", quiet=True)
+    run, moments = tmp_path / "run", random.Random(time.time_ns())
+    for signal_number in (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM):
+        process = start(tmp_path / "recipe.json", run, "--resume")
+        wait_for_checkpoint(run, process)
+        time.sleep(moments.uniform(0.0, 0.6))
+        process.send_signal(signal_number)
+        _, said = process.communicate(timeout=60)
+        if signal_number is signal.SIGTERM and process.returncode not in (0, -signal.SIGTERM):
+            assert process.returncode == 128 + signal.SIGTERM, said.decode()
+            assert b"go on with --resume" in said
+    final = start(tmp_path / "recipe.json", run, "--resume")
+    printed, said = final.communicate(timeout=120)
+    assert final.returncode == 0, said.decode()
+    assert json.loads(printed)["steps"] == 400
+    assert_same_run(tmp_path / "straight", run)
