@@ -1,0 +1,148 @@
+"""Recipes: every one builds, says what the paper says, and changes only in ways that make sense."""
+
+import pytest
+
+from eqr.errors import UserError
+from eqr.model.reasoner import Reasoner
+from eqr.recipes import RECIPES, recipe_named, training_dynamics
+from eqr.train.halting import LearnedHalt, QHalt
+from eqr.train.optimizer import AdamW
+from eqr.train.recipe import Recipe
+from eqr.train.sources import load_data, open_stream
+from eqr.train.trainer import Trainer
+
+PARAMETERS = {
+    "paper/sudoku-eqr": 4_855_298,
+    "paper/sudoku-trm": 4_855_298,
+    "paper/sudoku-hrm": 27_275_266,
+    "paper/sudoku-urm": 13_662_210,
+    "paper/maze-eqr": 263_938,
+    "paper/maze-hrm": 526_082,
+    "paper/maze-urm": 265_474,
+}
+"""Computed from the published sizes."""
+
+LAYERS = {"trm": (42, 15), "eqr": (42, 15), "hrm": (24, 6), "urm": (48, 12), "feedforward": (42, 15)}
+"""Equivalent layers per segment on Sudoku and Maze."""
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_builds_and_survives_json(name):
+    recipe = recipe_named(name)
+    assert recipe.name == name
+    assert Recipe.from_json(recipe.to_json()) == recipe
+    assert RECIPES[name]().digest() == recipe.digest()
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_published_recipes_have_the_published_sizes(name):
+    assert Reasoner(recipe_named(name).model).parameter_count() == PARAMETERS[name]
+
+
+@pytest.mark.parametrize("system", LAYERS)
+def test_published_recipes_have_the_published_layers(system):
+    layers = [recipe_named(f"paper/{task}-{system}").model.layers_per_segment for task in ("sudoku", "maze")]
+    assert tuple(layers) == LAYERS[system]
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.startswith("paper/")])
+def test_published_recipes_have_the_published_training(name):
+    recipe = recipe_named(name)
+    assert recipe.steps == (100_000 if "maze" in name else 50_000)
+    assert recipe.rows == (128 if name == "paper/sudoku-urm" else 768)
+    assert (recipe.optimizer.kind, recipe.optimizer.rate) == ("adam-atan2", 1e-4)
+    assert (recipe.optimizer.betas, recipe.optimizer.weight_decay) == ((0.9, 0.95), 1.0)
+    assert (recipe.rate.warmup, recipe.rate.decay) == (2000, "none")
+    assert recipe.seed == 0
+    if "hrm" in name:
+        assert isinstance(recipe.halting, QHalt)
+        assert recipe.averaging is None
+    else:
+        assert recipe.averaging.decay == 0.999
+        assert not recipe.averaging.warm_start
+    windows = {"trm": (7, 5), "eqr": (7, 5), "hrm": (2, 2), "urm": (6, 6)}
+    system = name.rsplit("-", 1)[1]
+    if system in windows:
+        assert recipe.schedule.tracked == windows[system]["maze" in name]
+        assert recipe.schedule.depth == 16
+
+
+def tiny_base():
+    return recipe_named("sudoku-4x4").with_settings(
+        [
+            'data={"kind": "generated", "task": "sudoku-4x4", "train": 20, "validation": 4, "test": 0}',
+            *("model.width=16", "model.round_hidden_to=16", "rows=4", "schedule.depth=4", "threads=1"),
+            *("model.recurrence.cycles=2", "model.recurrence.scratch=1", "schedule.tracked=2"),
+        ]
+    )
+
+
+@pytest.fixture(scope="module")
+def splits(tmp_path_factory):
+    return load_data(tiny_base().data, tmp_path_factory.mktemp("data"), quiet=True)
+
+
+ROWS = list(training_dynamics(tiny_base()))
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_row_of_the_training_dynamics_table_trains(row, splits):
+    recipe = training_dynamics(tiny_base())[row]
+    trainer = Trainer(recipe, open_stream(recipe, splits))
+    before = trainer.flat.vector.clone()
+    assert trainer.step().stats["loss"] > 0
+    assert (trainer.flat.vector != before).any()
+
+
+def test_the_table_has_rows_one_to_twelve_and_matched_layers():
+    rows = training_dynamics(recipe_named("paper/sudoku-trm"))
+    assert {name[:2] for name in rows} == {f"{number:02d}" for number in range(1, 13)}
+    assert {recipe.model.layers_per_segment for recipe in rows.values()} == {42}
+    assert rows["04-full-depth"].schedule.depth == 16
+    assert rows["08-segmented-truncated"].schedule.tracked == 7
+    assert rows["06-late-half"].schedule.first == 8
+    assert rows["06-late-quarter"].schedule.first == 12
+
+
+def test_settings_reach_nested_fields():
+    recipe = recipe_named("sudoku-6x6").with_settings(
+        ["model.width=96", "model.recurrence.cycles=3", "halting.exploration=0.2", "averaging=null", "seed=7"]
+    )
+    assert recipe.model.width == 96
+    assert recipe.model.recurrence.cycles == 3
+    assert recipe.halting == LearnedHalt(exploration=0.2)
+    assert recipe.averaging is None
+    assert recipe.seed == 7
+
+
+def test_a_setting_can_choose_another_kind():
+    recipe = recipe_named("sudoku-6x6").with_settings(["optimizer=adamw", "optimizer.rate=0.01"])
+    assert recipe.optimizer == AdamW(rate=0.01)
+    assert recipe_named("sudoku-6x6").with_settings(["halting.kind=oracle"]).halting.kind == "oracle"
+    fixed = recipe_named("sudoku-6x6").with_settings(["model.start=fixed"])
+    assert fixed.model.start.kind == "fixed"
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("modle.width=3", "did you mean 'model'"),
+        ("model.widht=3", "did you mean 'width'"),
+        ("halting.explore=0.5", "did you mean 'exploration'"),
+        ("rows=none", "rows = 'none'"),
+        ("rows", "not of the form key=value"),
+        ("schedule.tracked=99", "only 6 applications"),
+        ('data.options={"clue": 5}', "did you mean 'clues'"),
+        ("model.vocabulary=9", "the task sudoku-6x6 has"),
+        ("halting=sometimes", "sometimes"),
+    ],
+)
+def test_mistakes_are_named(setting, said):
+    with pytest.raises(UserError) as error:
+        recipe_named("sudoku-6x6").with_settings([setting])
+    assert said in str(error.value)
+
+
+def test_an_unknown_recipe_names_the_nearest():
+    with pytest.raises(UserError, match="did you mean 'sudoku-6x6'"):
+        recipe_named("sudoku-6x7")
