@@ -6,6 +6,7 @@ compiled or distributed model, possibly with averaged weights beside, which are 
 
 import pickle
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,17 @@ _LEADS = ("model.", "inner.")
 _CACHES = ("puzzle_emb.local_weights", "puzzle_emb.local_ids", "rotary_emb.")
 _BYSTANDERS = ("numpy", "models", "config", "utils", "dataset", "evaluators", "pathlib", "random")
 """Packages whose objects ride along in training states (random states, carries) and are not needed."""
+_UNREADABLE = (
+    pickle.UnpicklingError,
+    struct.error,
+    AttributeError,
+    EOFError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What PyTorch's reader raises, depending on where a file stops making sense."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +150,7 @@ def _unpickle(path: Path) -> Any:
     try:
         with torch.serialization.safe_globals(_stand_ins(path)):
             return torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, ValueError) as error:
+    except _UNREADABLE as error:
         reason = re.split(r"[.\n]", str(error).strip())[0]
         raise UserError(f"{path} cannot be read as weights: {reason}") from None
 
@@ -147,7 +159,7 @@ def _stand_ins(path: Path) -> list[Any]:
     """Map what a training state holds besides tensors to `_Ignored`; anything unexpected is refused."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
-    except (pickle.UnpicklingError, RuntimeError, ValueError):
+    except _UNREADABLE:
         return []  # not a zip archive: torch.load itself says what is wrong
     strange = [name for name in names if name.split(".")[0] not in _BYSTANDERS]
     if strange:

@@ -86,9 +86,8 @@ class PlainReasoner:
     def _attention(self, h: Tensor, name: str) -> Tensor:
         rows, tokens, width = h.shape
         heads = self.config.heads
-        q, k, v = (
-            F.linear(h, self._weights[name + "qkv"]).view(rows, tokens, 3 * heads, -1).split(heads, dim=2)
-        )
+        packed = F.linear(h, self._weights[name + "qkv"])
+        q, k, v = packed.view(rows, tokens, 3, heads, -1).unbind(2)
         if self._tables:
             q, k = self._turn(q), self._turn(k)
         q, k, v = (part.transpose(1, 2) for part in (q, k, v))

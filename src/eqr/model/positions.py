@@ -20,8 +20,8 @@ class Rotation:
         """In how many equal parts the head is split, each rotated by a coordinate of its own."""
 
     def turn(self, x: Tensor) -> Tensor:
-        """Rotate x (tokens, rows, heads, head width) in float32 and give it back in its own type."""
-        wide = x.float()
+        """Rotate x (tokens, rows, heads, head width) in at least float32 and give it back in its own type."""
+        wide = x.float() if x.dtype.itemsize < 4 else x
         halves = wide.view(*wide.shape[:-1], self.parts, 2, -1)
         swapped = torch.stack((-halves[..., 1, :], halves[..., 0, :]), dim=-2).flatten(-3)
         return (wide * self.cosines + swapped * self.sines).to(x.dtype)

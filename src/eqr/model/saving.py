@@ -119,8 +119,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 def is_pickle(path: Path) -> bool:
     """Say whether a file is one of PyTorch's own (a zip archive or a bare pickle)."""
     with path.open("rb") as file:
-        first = file.read(2)
-    return first == b"PK" or first[:1] == b"\x80"
+        first = file.read(9)
+    # safetensors begin with the length of their header, whose bytes may be anything, then the header itself
+    return not first.endswith(b"{") and first.startswith((b"PK", b"\x80"))
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, where: str) -> None:

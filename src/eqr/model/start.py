@@ -60,7 +60,7 @@ class RandomStarter(Starter):
         def draw(stream: int, scale: float) -> Tensor:
             if scale == 0.0:
                 return torch.zeros_like(x)
-            return truncated_normal(keys, stream, tokens, width) * scale
+            return (truncated_normal(keys, stream, tokens, width) * scale).to(x.dtype)
 
         return State(
             draw(_ANSWER_STREAM, self._scales.answer),

@@ -1,0 +1,87 @@
+"""What the tests of the model share: small configs of every system and the originals' recorded runs."""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from eqr.model.config import Mixer, Positions, ReasonerConfig
+from eqr.model.convert import convert_config, rename
+from eqr.model.originals import Original
+from eqr.model.reasoner import Reasoner
+from eqr.model.saving import load_weights
+from eqr.model.state import State
+from eqr.model.systems import SYSTEMS
+from toy_task import Toy
+
+PARITY = Path(__file__).resolve().parents[2] / ".." / "shared" / "parity"
+NAMES = (
+    "eqr_mixer",
+    "eqr_mixer_damped",
+    "eqr_attention_rope",
+    "eqr_attention_rope2d",
+    "trm_mixer",
+    "trm_attention_rope",
+    "trm_attention_learned",
+    "hrm_rope",
+    "urm_rope",
+)
+
+
+def small(system: str, **fields: object) -> ReasonerConfig:
+    """Return a system on the toy task, small enough to run in no time."""
+    if system == "feedforward":
+        fields = {"blocks": 3, **fields}
+    return SYSTEMS[system](Toy(), width=32, heads=4, round_hidden_to=16, **fields)
+
+
+ATTENTION = {"mixer": Mixer.ATTENTION, "positions": Positions.ROTARY}
+
+
+@dataclass(frozen=True)
+class Recording:
+    """An original's run: its model in our form, its inputs and what it gave after each segment."""
+
+    settings: dict[str, object]
+    weights: dict[str, Tensor]
+    tensors: dict[str, Tensor]
+    model: Reasoner
+
+    def embed(self, model: Reasoner) -> Tensor:
+        identities = self.tensors.get("in.puzzle_identifiers")
+        vectors = None if identities is None else model.identity_vectors(identities)
+        return model.embed(self.tensors["in.tokens"], vectors)
+
+    def state(self, segment: int) -> State:
+        """The latents after a segment (0: at the start), token-major."""
+        place = f"out.{segment}." if segment else "in."
+        names = ("z",) if place + "z" in self.tensors else ("z_H", "z_L")
+        return State(*(self.tensors[place + name].transpose(0, 1).contiguous() for name in names))
+
+
+@cache
+def recording(name: str) -> Recording:
+    if not PARITY.is_dir():
+        pytest.skip("the originals' recordings are not here")
+    settings = json.loads((PARITY / f"{name}.json").read_text())
+    tensors = load_file(PARITY / f"{name}.safetensors")
+    lead = "weight.inner."
+    weights = {key.removeprefix(lead): value for key, value in tensors.items() if key.startswith(lead)}
+    model = Reasoner(convert_config(settings, Original(weights), None))
+    load_weights(model, rename(weights), where=name)
+    return Recording(settings, weights, tensors, model)
+
+
+def keys_of(rows: int) -> tuple[Tensor, Tensor]:
+    """Return keys and depths of rows that have just started."""
+    return torch.arange(rows) * 7919 + 3, torch.zeros(rows, dtype=torch.long)
+
+
+def puzzles_of(config: ReasonerConfig, rows: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(1, config.vocabulary, (rows, config.cells), generator=generator)

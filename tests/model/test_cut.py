@@ -1,0 +1,134 @@
+"""Cutting a batch into pieces changes where rows are computed, never what is computed."""
+
+import threading
+
+import pytest
+import torch
+from fixtures import keys_of, puzzles_of, small
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eqr.errors import UserError
+from eqr.model.config import ReasonerConfig
+from eqr.model.cut import RowPool, default_pool, rows_per_cut, segment_and_read
+from eqr.model.reasoner import Reasoner
+
+
+@given(rows=st.integers(0, 200), workers=st.integers(1, 5), most=st.none() | st.integers(1, 50))
+@settings(max_examples=60, deadline=None)
+def test_pieces_cover_every_row_once_in_order(rows, workers, most):
+    cuts = RowPool(workers, most).cuts(rows)
+    assert [row for cut in cuts for row in range(rows)[cut]] == list(range(rows))
+    sizes = [cut.stop - cut.start for cut in cuts]
+    assert all(1 <= size <= (most or rows) for size in sizes)
+    assert not sizes or max(sizes) - min(sizes) <= 1
+    assert len(cuts) >= min(workers, rows)
+
+
+def test_results_keep_the_order_of_rows():
+    pool = RowPool(3, 2)
+    assert [value for piece in pool.map(lambda rows: list(range(11))[rows], 11) for value in piece] == list(
+        range(11)
+    )
+    assert pool.map(lambda rows: rows, 0) == []
+
+
+def test_workers_compute_single_threaded_and_the_caller_is_left_alone():
+    before = torch.get_num_threads()
+    seen = RowPool(2, 1).map(lambda rows: (torch.get_num_threads(), threading.get_ident()), 4)
+    assert {count for count, _ in seen} == {1}
+    assert threading.get_ident() not in {thread for _, thread in seen}
+    assert torch.get_num_threads() == before
+
+
+def test_one_worker_runs_in_the_caller():
+    assert RowPool(1, 2).map(lambda rows: threading.get_ident(), 4) == [threading.get_ident()] * 2
+
+
+def modes(rows: slice) -> tuple[object, ...]:
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.is_autocast_enabled("cpu"),
+        torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None,
+    )
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        torch.enable_grad,
+        torch.no_grad,
+        torch.inference_mode,
+        lambda: torch.autocast("cpu", dtype=torch.bfloat16),
+    ],
+)
+def test_the_callers_modes_hold_in_the_workers(context):
+    with context():
+        assert set(RowPool(2, 1).map(modes, 4)) == {modes(slice(0))}
+
+
+def test_exceptions_reach_the_caller_and_the_pool_survives():
+    pool = RowPool(2, 1)
+
+    def fail(rows: slice) -> int:
+        if rows.start == 1:
+            raise ValueError("row 1")
+        return rows.start
+
+    with pytest.raises(ValueError, match="row 1"):
+        pool.map(fail, 3)
+    assert pool.map(lambda rows: rows.start, 3) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("wrong", [{"workers": 0}, {"rows_per_cut": 0}])
+def test_sizes_below_one_are_refused(wrong):
+    with pytest.raises(UserError, match="at least 1"):
+        RowPool(**wrong)
+
+
+@pytest.mark.parametrize("system", ["eqr", "urm"])
+def test_a_cut_segment_equals_the_whole(system):
+    model = Reasoner(small(system))
+    x = model.embed(puzzles_of(model.config, 7)).detach()
+    keys, depths = keys_of(7)
+    state = model.start(x, keys)
+    with torch.no_grad():
+        whole = model.segment(state, x, keys, depths)
+        reading = model.read(whole, state)
+    cut, cut_reading = segment_and_read(model, RowPool(2, 2), state, x, keys, depths)
+    for one, other in zip(whole.tensors(), cut.tensors(), strict=True):
+        assert torch.allclose(one, other, atol=1e-4)
+    assert torch.allclose(reading.logits, cut_reading.logits, atol=1e-4)
+    assert torch.allclose(reading.residual, cut_reading.residual, atol=1e-4)
+    again, _ = segment_and_read(model, RowPool(2, 2), state, x, keys, depths, into=state)
+    assert again is state
+    assert torch.equal(again.answer, cut.answer)
+
+
+def test_gradients_by_piece_sum_to_the_whole_and_do_not_vary():
+    model = Reasoner(small("eqr"))
+    x = model.embed(puzzles_of(model.config, 6)).detach()
+    keys, depths = keys_of(6)
+    state = model.start(x, keys)
+    weights = list(model.stack.parameters())
+
+    def gradients(rows: slice) -> tuple[torch.Tensor, ...]:
+        after = model.segment(state.chunk(rows), x[:, rows], keys[rows], depths[rows], tracked=7)
+        return torch.autograd.grad(after.answer[0].sum(), weights)
+
+    def total(pool: RowPool) -> list[torch.Tensor]:
+        return [torch.stack(parts).sum(0) for parts in zip(*pool.map(gradients, 6), strict=True)]
+
+    whole, cut, again = total(RowPool(1)), total(RowPool(2, 2)), total(RowPool(2, 2))
+    for one, other, repeated in zip(whole, cut, again, strict=True):
+        assert torch.allclose(one, other, atol=1e-3)
+        assert torch.equal(other, repeated)
+
+
+def test_pieces_shrink_as_models_grow_and_accelerators_are_not_cut():
+    sizes = [rows_per_cut(ReasonerConfig(rows=9, columns=9, vocabulary=11, width=w)) for w in (64, 128, 512)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] >= 1
+    assert default_pool(small("eqr"), torch.device("cuda")).cuts(1000) == [slice(0, 1000)]
+    assert default_pool(small("eqr"), torch.device("cpu")).workers == torch.get_num_threads()
