@@ -7,8 +7,9 @@ as a ceiling on accuracy weeks later.
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
-from eqr.data.interrupts import plain_interrupts
+from eqr.data.interrupts import deferred_interrupts
 from eqr.errors import UserError
 from eqr.progress import progress
 from eqr.tasks.base import PAD, Task, Tokens
@@ -24,24 +25,30 @@ def require_sound(
 
     `where(row)` names the row in its file. Rows with ignored cells (label 0) have no whole answer to judge.
     """
-    label = f"checking {task.name}"
-    with plain_interrupts(), progress(label, len(inputs), unit="puzzles", quiet=quiet) as shown:
+    with progress(f"checking {task.name}", len(inputs), unit="puzzles", quiet=quiet) as shown:
         for start in range(0, len(inputs), CHUNK):
             rows = np.arange(start, min(start + CHUNK, len(inputs)))
-            bad = _unsolved(task, inputs[rows], labels[rows])
-            if bad.any():
-                row = int(rows[np.argmax(bad)])
-                raise UserError(f"{where(row)}: {_reason(task, inputs[row], labels[row])}")
-            if isinstance(task, Sudoku):
-                for row in rows.tolist():
-                    _require_unique(task, inputs[row], where(row))
+            with deferred_interrupts():
+                _require_sound(task, inputs, labels, rows, where)
             shown.advance(len(rows))
 
 
-def _unsolved(task: Task, inputs: Tokens, labels: Tokens) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _require_sound(
+    task: Task, inputs: Tokens, labels: Tokens, rows: NDArray[np.intp], where: Callable[[int], str]
+) -> None:
+    bad = _unsolved(task, inputs[rows], labels[rows])
+    if bad.any():
+        row = int(rows[np.argmax(bad)])
+        raise UserError(f"{where(row)}: {_reason(task, inputs[row], labels[row])}")
+    if isinstance(task, Sudoku):
+        for row in rows.tolist():
+            _require_unique(task, inputs[row], where(row))
+
+
+def _unsolved(task: Task, inputs: Tokens, labels: Tokens) -> NDArray[np.bool_]:
     padded = (inputs == PAD).any(axis=1)
     whole = (labels != PAD).all(axis=1)
-    bad: np.ndarray[tuple[int], np.dtype[np.bool_]] = padded | (whole & ~task.check_many(inputs, labels))
+    bad: NDArray[np.bool_] = padded | (whole & ~task.check_many(inputs, labels))
     return bad
 
 

@@ -5,14 +5,12 @@ puzzles is therefore bounded and says how many it found instead of looking for e
 """
 
 from collections.abc import Iterator
-from itertools import islice
 
 import numpy as np
 
-from eqr.data.interrupts import plain_interrupts
 from eqr.data.puzzles import BLANK, PuzzleSet
 from eqr.data.splits import Splits
-from eqr.data.workers import ROWS, Block, Blocks
+from eqr.data.workers import Block, Blocks
 from eqr.errors import UserError
 from eqr.progress import progress
 from eqr.tasks.base import Generate, Task
@@ -46,7 +44,6 @@ def generate(
     total = sum(sizes.values())
     label = f"generating {task.name}"
     with (
-        plain_interrupts(),
         Blocks(task, options, seed=seed, workers=workers) as blocks,
         progress(label, total, unit="puzzles", quiet=quiet) as shown,
     ):
@@ -66,7 +63,7 @@ def generate(
 def _one_stream(task: Task, options: Generate | None, seed: int) -> Iterator[Block]:
     instances = task.generate(np.random.default_rng(seed), options)
     while True:
-        yield Block.of(list(islice(instances, ROWS)))
+        yield Block.drawn(instances)
 
 
 class _Sorter:

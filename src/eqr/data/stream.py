@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 
 from eqr.data.batches import Batch
-from eqr.data.interrupts import plain_interrupts
 from eqr.data.workers import ROWS, Block, Blocks
 from eqr.errors import UserError
 from eqr.tasks.base import Generate, Task
@@ -97,8 +96,7 @@ class GeneratedStream:
             self._blocks = Blocks(
                 self.task, self.options, seed=self.seed, workers=self.workers, start=number, stride=self.world
             )
-        with plain_interrupts():
-            return _batch(next(self._blocks), number).rows(slice(offset, None))
+        return _batch(next(self._blocks), number).rows(slice(offset, None))
 
 
 def _batch(block: Block, number: int) -> Batch:

@@ -11,7 +11,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from types import TracebackType
@@ -20,6 +19,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from eqr.data.interrupts import deferred_interrupts
 from eqr.errors import UserError
 from eqr.tasks.base import Generate, Instance, Task, Tokens
 
@@ -56,6 +56,15 @@ class Block:
             },
         )
 
+    @classmethod
+    def drawn(cls, instances: Iterator[Instance]) -> Self:
+        """Take a block's worth from a generator, letting Ctrl-C in between two puzzles only."""
+        taken = []
+        for _ in range(ROWS):
+            with deferred_interrupts():
+                taken.append(next(instances))
+        return cls.of(taken)
+
     def __len__(self) -> int:
         return len(self.inputs)
 
@@ -63,7 +72,7 @@ class Block:
 def make_block(task: Task, options: Generate | None, seed: int, number: int) -> Block:
     """Generate block `number` of a seed's endless sequence."""
     rng = np.random.default_rng([seed, number])
-    return Block.of(list(islice(task.generate(rng, options), ROWS)))
+    return Block.drawn(task.generate(rng, options))
 
 
 class Blocks:
