@@ -22,7 +22,9 @@ COMMANDS = {
     "import": ("eqr.cli.import_", "Convert a published EqR, TRM, HRM or URM checkpoint."),
     "train": ("eqr.cli.train", "Train a model by a recipe, resumably."),
     "evaluate": ("eqr.cli.evaluate", "Measure a model: accuracy, intervals and cost."),
+    "report": ("eqr.cli.report", "Write every figure and table of a run into one page."),
     "solve": ("eqr.cli.solve", "Solve puzzles from the command line, a file or stdin."),
+    "bench": ("eqr.cli.bench", "Measure how fast the parts are on this machine."),
 }
 """Verb: (module whose `app` it is, line shown by `eqr --help`). The order is the order of the help."""
 

@@ -2,7 +2,8 @@
 
 Batch-first latents (rows, tokens, width), transposes around the token mixer, one eager operation after the
 other: the way one writes it first. Tests demand that `Reasoner` computes the same numbers, `eqr bench model`
-measures how much faster it does. Path noise is left out, since the two would draw different numbers.
+measures how much faster it does. Path noise is drawn from a generator of its own, so that only still systems
+can be compared number by number.
 """
 
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ class PlainReasoner:
 
     def __init__(self, model: Reasoner) -> None:
         self.config = model.config
+        self._noise = torch.Generator().manual_seed(0)
         self._weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         tables = rotation_tables(model.config)
         self._tables = tables and tuple(t.view(1, model.config.tokens, 1, -1) for t in tables)
@@ -71,7 +73,11 @@ class PlainReasoner:
             else:
                 h = _norm(h + self._attention(h, block + "attention."))
             h = _norm(h + self._mlp(h, block + "channels."))
-        return z + (1.0 - path.damping) * (h - z) if path.damping else h
+        if path.damping:
+            h = z + (1.0 - path.damping) * (h - z)
+        if path.noise:
+            h = h + path.noise * torch.randn(z.shape, generator=self._noise, dtype=z.dtype)
+        return h
 
     def _mlp(self, h: Tensor, name: str) -> Tensor:
         g, u = F.linear(h, self._weights[name + "up"]).chunk(2, dim=-1)
