@@ -158,6 +158,15 @@ def _pick(mask: int, state: Masks) -> int:
 
 
 @compiled
+def _write_digits(grid: Masks, answer: Digits) -> None:
+    """Turn one-bit masks into digits."""
+    for cell in range(grid.size):
+        answer[cell] = 0
+        while grid[cell] >> answer[cell]:
+            answer[cell] += 1
+
+
+@compiled
 def search(
     puzzle: Digits,
     answer: Digits,
@@ -195,10 +204,7 @@ def search(
         elif left == 0:
             solutions += 1
             if solutions == 1:
-                for cell in range(grid.size):
-                    answer[cell] = 0
-                    while grid[cell] >> answer[cell]:
-                        answer[cell] += 1
+                _write_digits(grid, answer)
             if solutions == limit:
                 return Found(solutions, backtracks, steps, True)
         else:  # guess; the cell is kept last among the blanks, so that undoing the guess leaves it there
