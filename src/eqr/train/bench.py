@@ -1,0 +1,76 @@
+"""How long a training step takes and what share of it is not the model: `eqr bench train`."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, TypeVar
+
+from eqr.model.cut import RowPool
+from eqr.train.journal import Journal, Meter
+from eqr.train.recipe import Recipe
+from eqr.train.sources import load_data, open_stream
+from eqr.train.trainer import Trainer
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Median times of a step, in milliseconds."""
+
+    step: float
+    """All of it: refill, forward and backward, optimizer, averaging, statistics, log."""
+    model: float
+    """Forward and backward, losses and halting included."""
+    outside: float
+    """Share of the step that is not the model's."""
+    steps_per_second: float
+    rows: int
+    threads: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return asdict(self)
+
+
+class _TimedPool(RowPool):
+    """A pool that notes how long its work takes, which in a step is forward and backward."""
+
+    def __init__(self, pool: RowPool) -> None:
+        super().__init__(pool.workers, pool.rows_per_cut)
+        self.seconds: list[float] = []
+
+    def map(self, work: Callable[[slice], T], rows: int) -> list[T]:
+        began = time.perf_counter()
+        results = super().map(work, rows)
+        self.seconds.append(time.perf_counter() - began)
+        return results
+
+
+def step_cost(recipe: Recipe, *, steps: int = 200, warmup: int = 20) -> StepCost:
+    """Train a recipe for some steps on cpu, with its data, optimizer and log, and time each step."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder)
+        splits = load_data(recipe.data, run, quiet=True)
+        trainer = Trainer(recipe, open_stream(recipe, splits))
+        trainer.pool = timed = _TimedPool(trainer.pool)
+        journal, meter, whole = Journal(run, recipe, step=0), Meter(), []
+        for _ in range(warmup + steps):
+            began = time.perf_counter()
+            meter.add(trainer.step().stats, recipe.rows)
+            if trainer.step_number % recipe.saving.log_every == 0:
+                journal.write("train", trainer.step_number, meter.flush())
+            whole.append(time.perf_counter() - began)
+    outside = [1.0 - inner / outer for inner, outer in zip(timed.seconds, whole, strict=True)][warmup:]
+    step = median(whole[warmup:])
+    return StepCost(
+        step=1e3 * step,
+        model=1e3 * median(timed.seconds[warmup:]),
+        outside=median(outside),
+        steps_per_second=1.0 / step,
+        rows=recipe.rows,
+        threads=trainer.pool.workers,
+    )
