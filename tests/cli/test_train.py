@@ -64,3 +64,11 @@ def test_durations(text, value):
 def test_wrong_durations_are_named(text):
     with pytest.raises(UserError, match="time-limit"):
         seconds(text)
+
+
+def test_bench_train_says_what_is_not_the_model():
+    result = run("bench", "train", "sudoku-4x4", "--steps", 3, "--set", "threads=1", "--json")
+    cost = json.loads(result.stdout)["sudoku-4x4"]
+    assert 0 < cost["outside"] < 1
+    table = run("bench", "train", "sudoku-4x4", "--steps", 3, "--set", "threads=1")
+    assert "outside" in table.stdout
