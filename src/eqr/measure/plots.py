@@ -28,6 +28,7 @@ from eqr.measure.style import (
     WIDE,
     new_figure,
     percent_axis,
+    plain_numbers,
     power_axis,
     styled,
 )
@@ -57,6 +58,7 @@ def training_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
         loss.plot(numbers, [record[name] for record in steps], color=color, label=label, lw=1.2)
     loss.set_yscale("log")
     loss.set(xlabel="optimizer step", ylabel="loss", title="Training loss")
+    plain_numbers(loss.yaxis)
     loss.legend(loc="best")
     depths = sorted({int(key[6:]) for record in checks for key in record if key.startswith("exact@")})
     for value, color in zip(depths, _shades(SEQUENTIAL, len(depths)), strict=True):
@@ -105,6 +107,7 @@ def accuracy_against_residual(rows: Sequence[ScalingRow]) -> "Figure":
             zorder=3,
         )
     axes.set_xscale("log")
+    plain_numbers(axes.xaxis)
     axes.set(xlabel="residual of the chosen start (lower: more settled)", ylabel="exact accuracy")
     percent_axis(axes)
     axes.legend(handles=_markers(shown), loc="upper right")
@@ -144,7 +147,7 @@ def accuracy_against_cost(rows: Sequence[CostRow]) -> "Figure":
         _with_interval(axes, costs, part, color)
         axes.plot(costs, shares, color=color, marker=marker, markeredgecolor="white", mew=0.5, label=method)
     axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_major_formatter(_plainly)
     axes.set(xlabel="NFE: mean segments per puzzle, all starts", ylabel="exact accuracy")
     percent_axis(axes)
     figure.legend(loc="outside lower center", ncols=2)
@@ -217,7 +220,7 @@ def depth_by_difficulty(rows: Sequence[DifficultyRow], *, rating: str = "rating"
     axes.axhline(most, color=GREY, ls=":", lw=1)
     axes.text(len(rows) - 0.55, most, f"greatest depth {most}", ha="right", va="bottom", fontsize=7)
     axes.set_yscale("log", base=2)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_formatter(_plainly)
     axes.set_ylim(0.8, most * 1.6)
     axes.set_xlim(-0.5, len(rows) - 0.5)
     _rating_ticks(axes, rows)
@@ -271,7 +274,7 @@ def _heat_map(
 
     shown = np.maximum(values, SMALLEST)
     norm = LogNorm(shown.min(), max(shown.max(), 1.01 * shown.min()))
-    image = axes.imshow(shown, aspect="auto", origin="lower", cmap=ORDERED, norm=norm)
+    axes.imshow(shown, aspect="auto", origin="lower", cmap=ORDERED, norm=norm)
     axes.set_xticks(range(len(depths)), [str(depth) for depth in depths])
     axes.set_yticks(range(len(breadths)), [str(breadth) for breadth in breadths])
     axes.set(xlabel="depth D", ylabel="breadth B")
@@ -281,6 +284,10 @@ def _heat_map(
         axes.text(
             column, row, form(value), ha="center", va="center", fontsize=7, color="white" if dark else "black"
         )
+
+
+def _plainly(value: float, _: int | None) -> str:
+    return f"{value:g}"
 
 
 def _markers(breadths: Sequence[int]) -> list[Any]:

@@ -8,7 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqr.measure.diagnostics import Landscape
-from eqr.measure.style import BLACK, GREY, NARROW, RIGHT, WIDE, WRONG, new_figure, power_axis, styled
+from eqr.measure.style import (
+    BLACK,
+    GREY,
+    NARROW,
+    RIGHT,
+    WIDE,
+    WRONG,
+    new_figure,
+    plain_numbers,
+    power_axis,
+    styled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,6 +59,7 @@ def residual_traces(
             va="top", fontsize=7, color="#555555", xytext=(-2, 0), textcoords="offset points",
         )  # fmt: skip
     axes.set(xlabel="segment", ylabel="residual (RMS per coordinate)")
+    plain_numbers(axes.yaxis)
     axes.legend(loc="lower left")
     return figure
 

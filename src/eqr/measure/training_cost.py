@@ -50,6 +50,8 @@ class UnitCosts:
     """P."""
     applications: int
     """Applications per segment; without weight tying each has parameters of its own."""
+    tracked: int
+    """How many of them have a gradient under truncation."""
 
 
 def unit_costs(config: ReasonerConfig, *, rows: int, tracked: int | None) -> UnitCosts:
@@ -71,6 +73,7 @@ def unit_costs(config: ReasonerConfig, *, rows: int, tracked: int | None) -> Uni
         loss_activations=8.0 * rows * config.cells * config.vocabulary,
         parameter_memory=4.0 * PARAMETER_COPIES * count,
         applications=applications,
+        tracked=kept,
     )
 
 

@@ -1,0 +1,63 @@
+"""`eqr report`: every figure and table of a run, in one page that opens offline."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="Run folder, or a model folder together with --data.")],
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Dataset folder instead of the run's own.")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Which split of it: test, else validation.")] = None,
+    puzzles: Annotated[int, typer.Option(help="A random sample of so many puzzles.")] = 128,
+    starts: Annotated[int, typer.Option(help="Independent starts per puzzle.")] = 8,
+    depth: Annotated[int, typer.Option(help="Segments per trajectory.")] = 64,
+    landscapes: Annotated[int, typer.Option(help="Puzzles whose attractor landscape is drawn.")] = 4,
+    landscape_starts: Annotated[int, typer.Option(help="Starts of each of them.")] = 64,
+    landscape_depth: Annotated[int, typer.Option(help="Segments of each of those.")] = 32,
+    seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The page; RUN/report.html if not given.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Measure a run and write its report: one page, and every figure and table as a file beside it.
+
+    The first time takes about a minute for a small model; candidates are kept, so that later times only draw.
+    """
+    from eqr.measure.report import ReportPlan, write_report
+
+    plan = ReportPlan.from_json(
+        {
+            "puzzles": puzzles,
+            "starts": starts,
+            "depth": depth,
+            "landscapes": landscapes,
+            "landscape_starts": landscape_starts,
+            "landscape_depth": landscape_depth,
+            "split": split,
+            "seed": seed,
+        },
+        where="report",
+    )
+    written = write_report(run, plan, data=data, out=out, device=device, quiet=as_json)
+    if as_json:
+        print(json.dumps(written.to_json(), indent=2))
+        return
+    width = max(len(row["budget"]) for row in written.headline)
+    print(f"{'exact accuracy':<{width}}           95% interval      NFE")
+    for row in written.headline:
+        interval = f"{row['low']:.1%} to {row['high']:.1%}"
+        print(f"{row['budget']:<{width}}  {row['exact']:>6.1%}  {interval:>16}  {row['nfe']:>7,.1f}")
+    print(
+        f"\n{written.page} ({len(written.figures) // 2} figures, {len(written.tables)} tables, "
+        f"{written.seconds:.0f} s)\nfigures and tables as files: {written.page.with_suffix('')}"
+    )

@@ -1,0 +1,10 @@
+"""The report of a run: every figure and table, in one page that opens offline, and each as a file.
+
+from eqr.measure.report import ReportPlan, write_report
+write_report(Path("runs/demo"), ReportPlan())
+"""
+
+from eqr.measure.report.build import Written, write_report
+from eqr.measure.report.source import ReportPlan
+
+__all__ = ["ReportPlan", "Written", "write_report"]

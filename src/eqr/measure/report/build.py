@@ -1,0 +1,169 @@
+"""Putting a report together: run what is not in the cache, make the parts, write page and files."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eqr import __version__
+from eqr.errors import UserError
+from eqr.files import make_folder, new_file
+from eqr.measure.diagnostics import Landscape
+from eqr.measure.report import cost_sections, scaling_sections, state_sections
+from eqr.measure.report.page import Fact, render
+from eqr.measure.report.parts import Picture, Section, Sheet, duration
+from eqr.measure.report.source import ReportPlan, Source, open_source
+from eqr.measure.scaling import all_basins, cost_rows
+from eqr.measure.traces import Traces, run_traces
+from eqr.progress import Progress, progress
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written:
+    """What a report consists of on disk."""
+
+    page: Path
+    figures: list[Path]
+    tables: list[Path]
+    headline: list[dict[str, Any]]
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {
+            "page": str(self.page),
+            "figures": [str(path) for path in self.figures],
+            "tables": [str(path) for path in self.tables],
+            "headline": self.headline,
+            "seconds": self.seconds,
+        }
+
+
+def write_report(
+    run: Path,
+    plan: ReportPlan | None = None,
+    *,
+    data: Path | None = None,
+    out: Path | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+) -> Written:
+    """Write the report of a run: `RUN/report.html`, and beside it `report/figures` and `report/tables`.
+
+    Candidates are kept in `report/cache`, so that a second call only draws.
+    """
+    began = time.perf_counter()
+    plan = plan or ReportPlan()
+    page = out or run / "report.html"
+    if page.suffix not in (".html", ".htm"):
+        raise UserError(f"--out {page}: a report is an .html file")
+    source = open_source(run, plan, data=data, device=device)
+    folder = page.with_suffix("")
+    traces = run_traces(source.reasoner, source.puzzles, plan.budget, folder / "cache", quiet=quiet)
+    with progress("report", plan.landscapes + 8, unit="parts", quiet=quiet) as shown:
+        head, sections = _sections(traces, source, plan, shown)
+        figures, tables = _export(folder, [head, *(part for s in sections for part in s.parts)])
+        shown.advance()
+    facts = _facts(source, traces)
+    with new_file(page) as temporary:
+        text = render(_title(source), facts, head, sections, headline_commands(head))
+        temporary.write_text(text, encoding="utf-8")
+    return Written(
+        page=page,
+        figures=figures,
+        tables=tables,
+        headline=[row.to_json() for row in head.rows],
+        seconds=time.perf_counter() - began,
+    )
+
+
+def headline_commands(head: Sheet) -> list[tuple[str, str]]:
+    """Return each headline number's budget with the command that prints it."""
+    return [(str(row.to_json()["budget"]), str(row.to_json()["command"])) for row in head.rows]
+
+
+def _sections(
+    traces: Traces, source: Source, plan: ReportPlan, shown: Progress
+) -> tuple[Sheet, list[Section]]:
+    setting = _setting(traces, source)
+    costs = cost_rows(traces)
+    head = cost_sections.headline(costs, traces, source, setting)
+    basins = all_basins(traces)
+    views: dict[int, Landscape] = {}
+    for number in state_sections.pick_landscapes(basins, plan.landscapes):
+        views[number] = state_sections.draw_landscape(source, plan, number)
+        shown.advance()
+    views = dict(sorted(views.items(), key=lambda item: item[1].basins.mode.letter))
+    makers: list[Callable[[], Section]] = [
+        lambda: cost_sections.training(source),
+        lambda: scaling_sections.settling(traces, setting),
+        lambda: scaling_sections.spending(traces, costs, setting),
+        lambda: state_sections.trajectories(traces, source, setting),
+        lambda: state_sections.attractors(traces, basins, views, setting),
+        lambda: scaling_sections.difficulties(traces, setting),
+        lambda: cost_sections.compute(source),
+    ]
+    sections = []
+    for make in makers:
+        sections.append(make())
+        shown.advance()
+    return head, sections
+
+
+def _export(folder: Path, parts: list[Picture | Sheet]) -> tuple[list[Path], list[Path]]:
+    """Write every figure as SVG and PNG and every table as CSV."""
+    figures, tables = [], []
+    make_folder(folder)
+    for part in parts:
+        if isinstance(part, Picture):
+            for suffix, content in (("svg", part.svg), ("png", part.png)):
+                figures.append(folder / "figures" / f"{part.name}.{suffix}")
+                with new_file(figures[-1]) as temporary:
+                    temporary.write_bytes(content)
+        else:
+            tables.append(folder / "tables" / f"{part.name}.csv")
+            with new_file(tables[-1]) as temporary:
+                temporary.write_text(part.csv(), encoding="utf-8")
+    return figures, tables
+
+
+def _setting(traces: Traces, source: Source) -> str:
+    path = traces.budget.path(source.reasoner.config.path)
+    starts = "1 start" if traces.breadth == 1 else f"{traces.breadth} starts"
+    return (
+        f"{len(traces.puzzles):,} {source.split} puzzles, {starts} each, up to {traces.depth} segments, path "
+        f"noise {path.noise:g}, damping {path.damping:g}, seed {traces.budget.seed}."
+    )
+
+
+def _title(source: Source) -> str:
+    return f"{source.puzzles.task}: {source.folder.resolve().name}"
+
+
+def _facts(source: Source, traces: Traces) -> list[Fact]:
+    config, summary = source.reasoner.config, source.summary
+    path = config.path
+    facts = [
+        Fact("Task", f"{traces.task.name}: {traces.task.summary}"),
+        Fact(
+            "Model",
+            f"{config.recurrence.kind}, width {config.width}, {config.blocks} block"
+            f"{'s' if config.blocks > 1 else ''} mixing {config.mixer}, {config.applications} applications "
+            f"per segment, {config.start.kind} start, damping {path.damping:g}, path noise {path.noise:g}",
+        ),
+        Fact("Parameters", f"{source.reasoner.parameter_count():,}"),
+    ]
+    if source.recipe is not None and summary:
+        facts.append(
+            Fact(
+                "Training",
+                f"recipe {source.recipe.name}, {summary['steps']:,} steps, {duration(summary['seconds'])}",
+            )
+        )
+    facts += [
+        Fact("Measured on", _setting(traces, source)),
+        Fact("Measuring took", f"{duration(traces.seconds)} of computing for the candidates"),
+        Fact("Made by", f"eqr {__version__}"),
+    ]
+    return facts

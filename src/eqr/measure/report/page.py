@@ -1,0 +1,43 @@
+"""The page: sections poured into `page.html`, figures and styles inside it, nothing fetched from anywhere."""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from eqr.errors import UserError
+from eqr.measure.report.parts import Picture, Section, Sheet
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line of the summary."""
+
+    name: str
+    text: str
+
+
+def render(
+    title: str,
+    facts: Sequence[Fact],
+    head: Sheet,
+    sections: Sequence[Section],
+    commands: Sequence[tuple[str, str]],
+) -> str:
+    """Return the whole page as text."""
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError:
+        raise UserError("the report needs jinja2; pip install 'eqr[plots]'") from None
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["embedded"] = embedded
+    environment.tests["picture"] = lambda part: isinstance(part, Picture)
+    template = environment.from_string(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
+    return template.render(title=title, facts=facts, head=head, sections=sections, commands=commands)
+
+
+def embedded(picture: Picture) -> str:
+    """Return a figure as an address that holds the figure itself."""
+    return "data:image/svg+xml;base64," + base64.b64encode(picture.svg).decode()

@@ -1,0 +1,114 @@
+"""What a report is made from: a run's model, recipe and journal, and the puzzles it is shown on."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, PositiveInt
+
+from eqr.data import PuzzleSet, load_split
+from eqr.data.splits import read_dataset, sample
+from eqr.errors import UserError
+from eqr.files import read_json
+from eqr.model.reasoner import Reasoner
+from eqr.solve.budget import Budget
+from eqr.solve.loading import load_reasoner
+from eqr.train.recipe import Folder, Recipe
+from eqr.value import Value
+
+
+class ReportPlan(Value):
+    """How much is measured; the defaults take a laptop about a minute for a small model."""
+
+    puzzles: PositiveInt = 128
+    """Sampled from the split at random; all of it if it has fewer."""
+    starts: PositiveInt = 8
+    depth: PositiveInt = 64
+    landscapes: Annotated[int, Field(ge=0)] = 4
+    """Puzzles whose attractor landscape is drawn."""
+    landscape_starts: Annotated[int, Field(ge=2)] = 64
+    landscape_depth: PositiveInt = 32
+    split: str | None = None
+    """`test` if there is one, else `validation`."""
+    seed: int = 0
+
+    @property
+    def budget(self) -> Budget:
+        """The one run that everything but the landscapes is scored from."""
+        return Budget(depth=self.depth, breadth=self.starts, seed=self.seed)
+
+    @property
+    def landscape_budget(self) -> Budget:
+        """The run of each landscape, with starts of its own."""
+        return Budget(depth=self.landscape_depth, seed=self.seed + 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A run, opened."""
+
+    folder: Path
+    reasoner: Reasoner
+    puzzles: PuzzleSet
+    data: Path
+    split: str
+    recipe: Recipe | None
+    """None for a model that was not trained here."""
+    records: list[dict[str, Any]]
+    """Lines of `metrics.jsonl`."""
+    summary: dict[str, Any]
+
+
+def open_source(run: Path, plan: ReportPlan, *, data: Path | None, device: str) -> Source:
+    """Open a run (or a model folder, then with `data`) and draw the puzzles."""
+    if not run.is_dir():
+        raise UserError(f"{run} is not a folder; give a run that `eqr train` made, or a model folder")
+    recipe = None
+    if (run / "recipe.json").is_file():
+        recipe = Recipe.from_json(read_json(run / "recipe.json"), where=str(run / "recipe.json"))
+    folder = data or _own_data(run, recipe)
+    split = plan.split or ("test" if "test" in read_dataset(folder).splits else "validation")
+    puzzles = load_split(folder, split)
+    if plan.puzzles < len(puzzles):
+        puzzles = sample(puzzles, plan.puzzles, seed=0)
+    reasoner = load_reasoner(run, device=device)
+    _must_fit(reasoner, puzzles)
+    return Source(
+        folder=run,
+        reasoner=reasoner,
+        puzzles=puzzles,
+        data=folder,
+        split=split,
+        recipe=recipe,
+        records=_records(run / "metrics.jsonl"),
+        summary=read_json(run / "summary.json") if (run / "summary.json").is_file() else {},
+    )
+
+
+def _own_data(run: Path, recipe: Recipe | None) -> Path:
+    if recipe is None:
+        raise UserError(f"{run} has no recipe.json that names its puzzles; give them with --data DIR")
+    path = Path(recipe.data.path) if isinstance(recipe.data, Folder) else run / "data" / recipe.data.digest()
+    if not path.is_dir():
+        raise UserError(f"the puzzles of {run} are not at {path} any more; give some with --data DIR")
+    return path
+
+
+def _must_fit(reasoner: Reasoner, puzzles: PuzzleSet) -> None:
+    config = reasoner.config
+    if config.task is not None and config.task != puzzles.task:
+        raise UserError(f"this model is for {config.task}, these puzzles are {puzzles.task}")
+    if config.cells != puzzles.cells:
+        raise UserError(f"this model reads {config.cells} cells, these puzzles have {puzzles.cells}")
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    """Read the journal; a last line that a killed run left half-written does not count."""
+    records = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return records
