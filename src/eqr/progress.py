@@ -8,7 +8,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:  # rich loads on use
+    from rich.progress import Progress as RichProgress
+    from rich.progress import ProgressColumn, TaskID
 
 LOG_SECONDS = 10.0
 
@@ -21,7 +25,7 @@ class Progress:
         self.done = 0
         self._quiet = quiet
         self._started = self._said = time.monotonic()
-        self._live = None
+        self._live: tuple[RichProgress, TaskID] | None = None
         if not quiet and sys.stderr.isatty():
             self._live = _bar(label, total, unit)
 
@@ -63,10 +67,11 @@ def progress(label: str, total: int | None, *, unit: str = "", quiet: bool = Fal
         yield shown
 
 
-def _bar(label: str, total: int | None, unit: str):  # type: ignore[no-untyped-def]  # rich loads on use
+def _bar(label: str, total: int | None, unit: str) -> "tuple[RichProgress, TaskID]":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
+    from rich.table import Column
 
     bar = RichProgress(
         TextColumn("{task.description}"),
@@ -75,14 +80,14 @@ def _bar(label: str, total: int | None, unit: str):  # type: ignore[no-untyped-d
         TextColumn("{task.fields[unit]}"),
         _rate_column(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", table_column=Column()),  # in a narrow terminal only the note wraps
         console=Console(stderr=True),
         transient=False,
     )
     return bar, bar.add_task(label, total=total, unit=unit, note="")
 
 
-def _rate_column():  # type: ignore[no-untyped-def]
+def _rate_column() -> "ProgressColumn":
     from rich.progress import ProgressColumn, Task
     from rich.text import Text
 

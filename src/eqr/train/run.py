@@ -217,7 +217,7 @@ class Training:
             world=self.world,
         )
         self._write("validation", {"seconds": self.seconds, **score.to_json()})
-        if score.best > self.best.get("exact", -1.0):
+        if score.best >= self.best.get("exact", 0.0):  # of equals the later, better averaged one
             self.best = {"step": self.step, "exact": score.best, **score.to_json()}
             if self.world.first:
                 model.save_pretrained(self.run / "best", measured=measured("validation", score))
@@ -279,7 +279,7 @@ class _Line:
         """Take new means."""
         self._parts = [f"loss {means['loss']:.3f}"]
         if "exact" in means:
-            self._parts += [f"exact {means['exact']:.1%}", f"halt depth {means['halt_depth']:.1f}"]
+            self._parts += [f"exact {means['exact']:.1%}", f"depth {means['halt_depth']:.1f}"]
 
     def advance(self, seconds: float, limit: float | None) -> None:
         """Count a step."""
