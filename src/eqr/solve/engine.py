@@ -20,7 +20,7 @@ from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import WINDOW, Candidates, Status
-from eqr.solve.rollout import Advanced, Dynamics, Rows
+from eqr.solve.rollout import Advanced, Dynamics, Rows, one_thread
 from eqr.tasks.base import Tokens
 
 SLOTS = 64
@@ -113,7 +113,8 @@ class Engine:
                 leaving = np.flatnonzero(done)
                 finished = self._finished(step, seats, leaving)
                 queue.settle(finished)
-                rows = self._refill(queue, seats, rows, leaving)
+                with one_thread():
+                    rows = self._refill(queue, seats, rows, leaving)
                 yield finished
 
     def _count(self, rows: int, *, waiting: bool) -> None:
@@ -153,7 +154,7 @@ class Engine:
         kept = rows.take(torch.as_tensor(staying, device=self.dynamics.device)) if len(staying) else None
         if kept is None or fresh is None:
             return kept or fresh
-        return kept.join(fresh)
+        return Rows.joined([kept, fresh])
 
     def _admit(self, queue: "_Queue", seats: "_Seats", free: int) -> Rows | None:
         """Begin as many tickets as fit into the free slots, seating their rows in order."""

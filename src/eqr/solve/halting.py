@@ -104,12 +104,12 @@ class AnswerStable(HaltingRule):
 
     def update(self, counters: Tensor, reading: Reading, depths: Tensor) -> tuple[Tensor, Tensor]:
         """Compare hashes of answers."""
-        seen = _fingerprint(reading.tokens)
+        seen = fingerprint(reading.tokens)
         counted = torch.where(seen == counters[:, 1], counters[:, 0] + 1, 0)
         return torch.stack((counted, seen), dim=1), counted >= self.patience
 
 
-def _fingerprint(tokens: Tensor) -> Tensor:
+def fingerprint(tokens: Tensor) -> Tensor:
     """Hash grids (rows, cells) to int64; a polynomial modulo 2^64, so that any changed cell shows."""
     return ((tokens.long() + 1) * torch.tensor(_powers(tokens.shape[1]), device=tokens.device)).sum(dim=1)
 

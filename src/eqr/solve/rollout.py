@@ -5,7 +5,8 @@ that has stopped is taken out of the batch, so it can never change again.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -57,10 +58,12 @@ class Rows:
         for name in _BY_ROW:
             getattr(self, name).index_copy_(0, rows, getattr(other, name))
 
-    def join(self, other: "Rows") -> "Rows":
-        """Put other rows behind these."""
-        by_row = {name: torch.cat((getattr(self, name), getattr(other, name))) for name in _BY_ROW}
-        return Rows(x=torch.cat((self.x, other.x), dim=1), state=join([self.state, other.state]), **by_row)
+    @classmethod
+    def joined(cls, parts: Sequence["Rows"]) -> "Rows":
+        """Put rows behind each other."""
+        by_row = {name: torch.cat([getattr(part, name) for part in parts]) for name in _BY_ROW}
+        x = torch.cat([part.x for part in parts], dim=1)
+        return cls(x=x, state=join([part.state for part in parts]), **by_row)
 
 
 _BY_ROW = [field.name for field in fields(Rows) if field.name not in ("x", "state")]
@@ -78,6 +81,21 @@ class Advanced:
     """Which rows end here, by the rule or for lack of depth."""
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Do small things on this thread alone.
+
+    The pool keeps the cores busy; a second team of threads, woken for every small operation between two
+    segments, would spin on the very cores that the pool needs.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 class Dynamics:
     """A reasoner under a budget: how rows begin, advance and are probed in this run."""
 
@@ -90,6 +108,15 @@ class Dynamics:
 
     def begin(self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None = None) -> Rows:
         """Embed puzzles (rows, cells) and start each row from its key."""
+
+        def work(cut: slice) -> Rows:
+            return self._begin(puzzles[cut], keys[cut], None if identities is None else identities[cut])
+
+        with one_thread():
+            parts = self._pool.map(work, len(puzzles))
+            return parts[0] if len(parts) == 1 else Rows.joined(parts)
+
+    def _begin(self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None) -> Rows:
         rows, device = len(puzzles), self.device
         vectors = None
         if identities is not None and self.reasoner.config.identities:
@@ -113,6 +140,11 @@ class Dynamics:
     def advance(self, rows: Rows) -> Advanced:
         """Run one segment on every row, in place, and ask the halting rule."""
         state, reading = self._segment(rows, self.path, into=rows.state)
+        with one_thread():
+            return self._judge(rows, state, reading)
+
+    def _judge(self, rows: Rows, state: State, reading: Reading) -> Advanced:
+        """Note how far each row has moved and which rows end."""
         moved = torch.linalg.vector_norm(reading.logits.float() - rows.logits.float(), dim=-1).mean(dim=-1)
         latest = torch.stack((reading.residual, moved), dim=1).unsqueeze(1)
         depths, counters = rows.depths + 1, rows.counters
@@ -139,10 +171,10 @@ class Dynamics:
 
     def candidates(self, step: Advanced, chosen: Tensor, began: NDArray[np.float64]) -> Candidates:
         """Read off some rows of a step; `began` says when each of them entered (`time.perf_counter`)."""
-        residuals = step.rows.residuals[chosen].cpu().numpy()
         probe = torch.full((len(chosen),), torch.nan)
         if self.budget.probe:
             probe = self.probe(step.rows.take(chosen)).cpu()
+        residuals = step.rows.residuals[chosen].cpu().numpy()
         halted = step.halted[chosen].cpu().numpy()
         return Candidates(
             tokens=step.reading.logits[chosen].argmax(dim=-1).to(torch.uint8).cpu().numpy(),

@@ -1,0 +1,236 @@
+"""How fast inference is, and what halting and racing save: each figure beside what it should be.
+
+Speed needs no trained model: `Spread` makes rows halt at scattered depths. Given a trained model and puzzles,
+`savings` adds what halting and racing cost in accuracy. Run by `eqr bench inference` and
+benchmarks/inference.py.
+"""
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import PositiveInt
+from torch import Tensor
+
+from eqr.data import PuzzleSet
+from eqr.measure.metrics import outcomes
+from eqr.model import systems
+from eqr.model.config import TwoLevel
+from eqr.model.reasoner import Reasoner
+from eqr.model.state import Reading
+from eqr.solve.budget import Budget
+from eqr.solve.candidates import Candidates
+from eqr.solve.engine import Engine, Puzzle
+from eqr.solve.gather import Gather
+from eqr.solve.halting import HaltHead, HaltingRule, fingerprint
+from eqr.solve.rollout import rollout
+from eqr.solve.selection import First, FirstToHalt, MajorityVote, SelectionRule
+from eqr.tasks import task_named
+from eqr.tasks.base import Task, Tokens
+
+REPEATS = 3
+
+
+class Spread(HaltingRule):
+    """Halt at a depth from 1 to `depth` that a hash of the first answer decides, scattered as puzzles are."""
+
+    kind: Literal["spread"] = "spread"
+    depth: PositiveInt
+
+    def update(self, counters: Tensor, reading: Reading, depths: Tensor) -> tuple[Tensor, Tensor]:
+        """Draw each row's depth once and wait for it."""
+        drawn = (fingerprint(reading.tokens) >> 20) % self.depth + 1
+        planned = torch.where(counters[:, 0] == 0, drawn, counters[:, 0])
+        return planned.unsqueeze(1), depths >= planned
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One measured number and what it should be."""
+
+    name: str
+    value: float
+    wanted: str
+    holds: bool
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def default_model() -> Reasoner:
+    """Return an untrained model of the size that two cores train in minutes."""
+    task = task_named("sudoku-6x6")
+    config = systems.eqr(task, width=64, blocks=1).replace(recurrence=TwoLevel(cycles=2, scratch=2))
+    return Reasoner(config)
+
+
+def default_puzzles(reasoner: Reasoner, count: int) -> Tokens:
+    """Return grids of random tokens: speed does not ask whether they can be solved."""
+    config = reasoner.config
+    return np.random.default_rng(0).integers(1, config.vocabulary, (count, config.cells)).astype(np.uint8)
+
+
+def speed(reasoner: Reasoner, *, slots: int = 64, depth: int = 16, rounds: int = 6) -> list[Figure]:
+    """Measure the engine: its slots, its overhead, what halting gains, and how cost grows."""
+    grids = default_puzzles(reasoner, slots * rounds)
+    halting = Budget(depth=depth, halting=Spread(depth=depth))
+    engine = Engine(reasoner, halting, slots=slots)
+    _drain(engine, grids)
+    busy, segments = engine.usage.utilisation, engine.usage.segments
+    mean_depth = max(round(segments / len(grids)), 1)
+    fixed = Engine(reasoner, Budget(depth=depth), slots=slots)
+
+    def bare() -> None:
+        for low in range(0, len(grids), slots):
+            rollout(reasoner, grids[low : low + slots], Budget(depth=mean_depth))
+
+    times = _seconds(lambda: _drain(engine, grids), bare, lambda: _drain(fixed, grids))
+    with_halting, in_rollout, to_the_end = times.T
+    overhead = _middle(with_halting / in_rollout) * len(grids) * mean_depth / segments - 1
+    nfe_ratio = len(grids) * depth / segments
+    gained = _middle(to_the_end / with_halting) / nfe_ratio
+    halting_seconds, fixed_seconds = _middle(with_halting), _middle(to_the_end)
+    return [
+        Figure(name="slots at work until the queue drains", value=busy, wanted=">= 0.95", holds=busy >= 0.95),
+        Figure(
+            name="engine over bare rollout, per segment",
+            value=overhead,
+            wanted="<= 0.05",
+            holds=overhead <= 0.05,
+            note=f"{segments / halting_seconds:,.0f} segments/s in the engine",
+        ),
+        Figure(
+            name="speed-up by halting, as a share of the NFE ratio",
+            value=gained,
+            wanted=">= 0.9",
+            holds=gained >= 0.9,
+            note=f"{len(grids) / halting_seconds:,.1f} against {len(grids) / fixed_seconds:,.1f} puzzles/s, "
+            f"NFE ratio {nfe_ratio:.2f}",
+        ),
+        *_growth(reasoner, grids[:slots], slots, depth),
+    ]
+
+
+def _growth(reasoner: Reasoner, grids: Tokens, slots: int, depth: int) -> list[Figure]:
+    """Say how far the cost of a segment at four times the depth or breadth is from that at once."""
+
+    def engine(d: int, b: int) -> Callable[[], None]:
+        made = Engine(reasoner, Budget(depth=d, breadth=b), slots=slots)
+        return lambda: _drain(made, grids)
+
+    once, deeper, wider = _seconds(engine(depth, 1), engine(4 * depth, 1), engine(depth, 4)).T
+    figures = []
+    for name, seconds in (("depth", deeper), ("breadth", wider)):
+        ratio = _middle(seconds / once) / 4
+        figures.append(
+            Figure(
+                name=f"cost of four times the {name}, by four",
+                value=ratio,
+                wanted="0.9 to 1.1",
+                holds=0.9 <= ratio <= 1.1,
+            )
+        )
+    return figures
+
+
+def savings(
+    reasoner: Reasoner, puzzles: PuzzleSet, *, depth: int = 64, breadth: int = 8, slots: int = 64
+) -> list[Figure]:
+    """Measure on a trained model what halting and racing keep of the accuracy, and at which cost."""
+    task = task_named(puzzles.task)
+    whole = Budget(depth=depth, breadth=breadth)
+    head = whole.replace(halting=HaltHead())
+    full = _run(reasoner, puzzles, whole, slots)
+    halted = _run(reasoner, puzzles, head.replace(breadth=1), slots)
+    raced = _run(reasoner, puzzles, head.replace(race=True), slots)
+    single, single_nfe = _accuracy(full[:, :1], puzzles, task, First())
+    early, early_nfe = _accuracy(halted, puzzles, task, First())
+    majority, majority_nfe = _accuracy(full, puzzles, task, MajorityVote())
+    race, race_nfe = _accuracy(raced, puzzles, task, FirstToHalt(abreast=head.abreast))
+    lost, share, kept = single - early, early_nfe / single_nfe, race_nfe / majority_nfe
+    return [
+        Figure(
+            name=f"NFE with halting, of fixed depth {depth}",
+            value=share,
+            wanted="<= 0.25",
+            holds=share <= 0.25,
+            note=f"{early_nfe:.1f} of {single_nfe:.1f}",
+        ),
+        Figure(
+            name="accuracy lost by halting, points",
+            value=100 * lost,
+            wanted="<= 1",
+            holds=lost <= 0.01,
+            note=f"{100 * early:.2f}% against {100 * single:.2f}%, {len(puzzles):,} puzzles",
+        ),
+        Figure(
+            name=f"NFE of racing {breadth} starts, of the majority vote",
+            value=kept,
+            wanted="<= 0.2",
+            holds=kept <= 0.2,
+            note=f"{race_nfe:.1f} of {majority_nfe:.1f}",
+        ),
+        Figure(
+            name="accuracy of the race over the majority vote, points",
+            value=100 * (race - majority),
+            wanted=">= 0",
+            holds=race >= majority,
+            note=f"{100 * race:.2f}% against {100 * majority:.2f}%",
+        ),
+    ]
+
+
+def _run(reasoner: Reasoner, puzzles: PuzzleSet, budget: Budget, slots: int) -> Candidates:
+    engine = Engine(reasoner, budget, slots=slots)
+    gather = Gather(budget, cells=puzzles.cells, window=engine.dynamics.window, size=len(puzzles))
+    rows = zip(puzzles.inputs, puzzles.identities.tolist(), strict=True)
+    queue = (Puzzle(index, np.array(grid), identity) for index, (grid, identity) in enumerate(rows))
+    (block,) = (block for finished in engine.run(queue) for block in gather.add(finished))
+    return block.candidates[:, :, 0]
+
+
+def _accuracy(
+    candidates: Candidates, puzzles: PuzzleSet, task: Task, rule: SelectionRule
+) -> tuple[float, float]:
+    """Return exact accuracy by a rule and mean NFE per puzzle."""
+    found = outcomes(candidates, puzzles, task, [rule])
+    right = found.right[np.arange(len(found.right)), found.chosen[:, 0]]
+    return float(right.mean()), float(found.nfe.sum(axis=1).mean())
+
+
+def _drain(engine: Engine, grids: Tokens) -> None:
+    for _ in engine.run(Puzzle(index, grid) for index, grid in enumerate(grids)):
+        pass
+
+
+def _seconds(*works: Callable[[], None]) -> NDArray[np.float64]:
+    """Time several works in turn, so that a busy machine slows them alike; shape (repeats, works)."""
+    times = [[_timed(work) for work in works] for _ in range(REPEATS + 1)]
+    return np.array(times[1:])  # the first round warms up
+
+
+def _middle(values: NDArray[np.float64]) -> float:
+    return float(np.median(values))
+
+
+def _timed(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def table(figures: Iterable[Figure]) -> str:
+    """Return the figures as text."""
+    lines = [f"{'':<54} {'measured':>9}  {'wanted':<11}"]
+    for figure in figures:
+        verdict = "holds" if figure.holds else "MISSED"
+        lines.append(
+            f"{figure.name:<54} {figure.value:>9.3f}  {figure.wanted:<11} {verdict}  {figure.note}".rstrip()
+        )
+    return "\n".join(lines)
