@@ -234,19 +234,20 @@ def training_costs(rows: Sequence[TrainingCostRow]) -> "Figure":
     figure = new_figure(WIDE, 0.27 * len(rows) + 0.9)
     compute, memory = figure.subplots(1, 2, sharey=True)
     places = np.arange(len(rows))[::-1]
-    forward, backward = np.array([r.forward for r in rows]), np.array([r.backward for r in rows])
+    forward, backward = [row.forward / 1e9 for row in rows], [row.backward / 1e9 for row in rows]
     compute.barh(places + 0.19, forward, height=0.36, color=SKY, label="forward")
     compute.barh(places - 0.19, backward, height=0.36, color=BLUE, label="backward + update")
-    compute.set(xscale="log", xlabel="FLOPs per row and optimizer step")
+    compute.set(xscale="log", xlabel="GFLOP per optimizer step")
     compute.legend(loc="lower right", framealpha=0.9, frameon=True, edgecolor="none")
-    memory.barh(places, [row.memory for row in rows], height=0.6, color=ORANGE)
-    memory.set(xscale="log", xlabel="retained memory (bytes per row)")
+    memory.barh(places, [row.memory / 1e6 for row in rows], height=0.6, color=ORANGE)
+    memory.set(xscale="log", xlabel="MB kept for the backward pass")
     compute.set_yticks(places, [row.variant for row in rows])
     for label, row in zip(compute.get_yticklabels(), rows, strict=True):
         if row.this_recipe:
             label.set(fontweight="bold", color=VERMILLION)
     for axes in (compute, memory):
         axes.grid(axis="y", visible=False)
+        plain_numbers(axes.xaxis)
     return figure
 
 

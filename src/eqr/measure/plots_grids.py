@@ -8,7 +8,7 @@ alone: a cell whose label the puzzle already shows is given.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 GIVEN_FILL, RIGHT_FILL, WRONG_FILL = "#E4E4E4", "#BFE5D8", "#F6C3A6"
 RIGHT_INK, WRONG_INK = "#00614A", "#9C3A00"
 LINE, CHANGED = "#9A9A9A", "#0072B2"
+LINED = 16
+"""Columns up to which cells have lines between them."""
 ARC = (
     "#111111", "#0074D9", "#FF4136", "#2ECC40", "#FFDC00",
     "#AAAAAA", "#F012BE", "#FF851B", "#7FDBFF", "#870C25",
@@ -73,11 +75,14 @@ def draw_grid(
     given = np.zeros(len(grid), bool) if puzzle is None or label is None else puzzle == label
     scale = axes.figure.get_figure(root=True).get_size_inches()[0] / WIDE
     size = scale * axes.get_position().width * WIDE * 72 / columns * 0.58
-    for cell in range(task.cells):
+    symbols = ["?" if token == PAD else task.symbols[token - 1] for token in grid.tolist()]
+    fills = [
+        look.fills.get(symbol) or _fill(symbol, look, given[cell], wrong[cell], label)
+        for cell, symbol in enumerate(symbols)
+    ]
+    _paint(axes, fills, columns)
+    for cell, symbol in enumerate(symbols):
         row, column = divmod(cell, columns)
-        symbol = "?" if grid[cell] == PAD else task.symbols[grid[cell] - 1]
-        fill = look.fills.get(symbol) or _fill(symbol, look, given[cell], wrong[cell], label)
-        _square(axes, row, column, fill, LINE if columns <= 16 else fill)
         if symbol not in look.silent:
             ink = WRONG_INK if wrong[cell] else "#111111" if given[cell] or label is None else RIGHT_INK
             weight = "bold" if given[cell] and not wrong[cell] else "normal"
@@ -94,7 +99,7 @@ def draw_grid(
         if wrong[cell] and symbol in look.fills:
             _cross(axes, row, column)
         if before is not None and before[cell] != grid[cell]:
-            _ring(axes, row, column)
+            _ring(axes, row, column, halo=symbol in look.fills)
     _frame(axes, rows, columns, look.box)
 
 
@@ -117,24 +122,25 @@ def trajectory_figure(
     grids: Tokens,
     segments: Sequence[int],
     *,
-    across: int = 4,
+    across: int | None = None,
 ) -> "Figure":
     """Draw the puzzle and what a trajectory decodes to after some segments; `grids` (segments, cells)."""
     if len(grids) != len(segments):
         raise UserError(f"{len(grids)} grids for {len(segments)} segments; give one segment number per grid")
-    across = min(across, len(grids) + 1)
+    across = min(across or (4 if task.shape[1] <= 9 else 3), len(grids) + 1)
     down = ceil((len(grids) + 1) / across)
     side = WIDE / across
+    size = min(8.0, 4.6 * side)
     figure = new_figure(WIDE, down * (side * task.shape[0] / task.shape[1] + 0.22))
     panels = figure.subplots(down, across, squeeze=False).flat
     draw_grid(next(panels), task, puzzle)
-    figure.axes[0].set_title("puzzle", fontsize=8)
+    figure.axes[0].set_title("puzzle", fontsize=size)
     counted = int((label != PAD).sum())
     before: Tokens | None = None
     for axes, grid, segment in zip(panels, grids, segments, strict=False):
         draw_grid(axes, task, grid, puzzle=puzzle, label=label, before=before)
         right = counted - int(_wrong(grid, label).sum())
-        axes.set_title(f"segment {segment}: {right}/{counted} right", fontsize=8)
+        axes.set_title(f"segment {segment}: {right}/{counted} right", fontsize=size)
         before = grid
     for axes in figure.axes[len(grids) + 1 :]:
         axes.set_axis_off()
@@ -166,10 +172,23 @@ def _fill(symbol: str, look: Look, given: bool, wrong: bool, label: Tokens | Non
     return GIVEN_FILL if given else RIGHT_FILL
 
 
-def _square(axes: "Axes", row: int, column: int, fill: str, line: str) -> None:
-    from matplotlib.patches import Rectangle
+def _paint(axes: "Axes", fills: Sequence[str], columns: int) -> None:
+    """Fill all cells at once; in large grids neighbours of one colour become one rectangle, without lines."""
+    from matplotlib.collections import PolyCollection
 
-    axes.add_patch(Rectangle((column, row), 1, 1, facecolor=fill, edgecolor=line, linewidth=0.4))
+    boxes, colors = [], []
+    cell = 0
+    while cell < len(fills):
+        row, column = divmod(cell, columns)
+        wide = 1
+        while columns > LINED and column + wide < columns and fills[cell + wide] == fills[cell]:
+            wide += 1
+        left, right = column, column + wide
+        boxes.append([(left, row), (right, row), (right, row + 1), (left, row + 1)])
+        colors.append(fills[cell])
+        cell += wide
+    lines: Any = LINE if columns <= LINED else colors
+    axes.add_collection(PolyCollection(boxes, facecolors=colors, edgecolors=lines, linewidths=0.4))
 
 
 def _cross(axes: "Axes", row: int, column: int) -> None:
@@ -178,10 +197,11 @@ def _cross(axes: "Axes", row: int, column: int) -> None:
         axes.plot([column + 0.25, column + 0.75], [row + 0.75, row + 0.25], color=color, lw=width)
 
 
-def _ring(axes: "Axes", row: int, column: int) -> None:
+def _ring(axes: "Axes", row: int, column: int, *, halo: bool) -> None:
     from matplotlib.patches import Circle
 
-    axes.add_patch(Circle((column + 0.5, row + 0.5), 0.42, fill=False, edgecolor=CHANGED, linewidth=0.9))
+    for color, width in ((("white", 2.6),) if halo else ()) + ((CHANGED, 1.0),):
+        axes.add_patch(Circle((column + 0.5, row + 0.5), 0.42, fill=False, edgecolor=color, linewidth=width))
 
 
 def _frame(axes: "Axes", rows: int, columns: int, box: tuple[int, int] | None) -> None:

@@ -67,7 +67,7 @@ def write_report(
         shown.advance()
     facts = _facts(source, traces)
     with new_file(page) as temporary:
-        text = render(_title(source), facts, head, sections, headline_commands(head))
+        text = render(_title(source), facts, head, sections, _commands(head))
         temporary.write_text(text, encoding="utf-8")
     return Written(
         page=page,
@@ -78,9 +78,13 @@ def write_report(
     )
 
 
-def headline_commands(head: Sheet) -> list[tuple[str, str]]:
-    """Return each headline number's budget with the command that prints it."""
-    return [(str(row.to_json()["budget"]), str(row.to_json()["command"])) for row in head.rows]
+def _commands(head: Sheet) -> dict[str, list[str]]:
+    """Return the commands that print the headline numbers, each with the budgets it is for."""
+    commands: dict[str, list[str]] = {}
+    for row in head.rows:
+        fields = row.to_json()
+        commands.setdefault(fields["command"], []).append(fields["budget"])
+    return commands
 
 
 def _sections(

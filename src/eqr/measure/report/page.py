@@ -1,12 +1,17 @@
 """The page: sections poured into `page.html`, figures and styles inside it, nothing fetched from anywhere."""
 
 import base64
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from eqr.errors import UserError
 from eqr.measure.report.parts import Picture, Section, Sheet
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,7 @@ def render(
     facts: Sequence[Fact],
     head: Sheet,
     sections: Sequence[Section],
-    commands: Sequence[tuple[str, str]],
+    commands: Mapping[str, Sequence[str]],
 ) -> str:
     """Return the whole page as text."""
     try:
@@ -33,9 +38,18 @@ def render(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["embedded"] = embedded
+    environment.filters["formula"] = formula
     environment.tests["picture"] = lambda part: isinstance(part, Picture)
     template = environment.from_string(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
-    return template.render(title=title, facts=facts, head=head, sections=sections, commands=commands)
+    return template.render(title=title, facts=facts, head=head, sections=sections, commands=commands.items())
+
+
+def formula(text: str) -> "Markup":
+    """Set the indices of symbols such as c_B^trunc low and high; anything else stays as it is."""
+    from markupsafe import Markup, escape
+
+    lowered = re.sub(r"\b([ac])_(\w)(?![\w])", r"\1<sub>\2</sub>", str(escape(text)))
+    return Markup(re.sub(r"\^(\w+)", r"<sup>\1</sup>", lowered))  # escaped above
 
 
 def embedded(picture: Picture) -> str:
