@@ -37,7 +37,7 @@ class Latin(Task):
         return self.require_tokens(np.array([self.symbols.index(letter) + 1 for letter in letters], np.uint8))
 
     def render(self, grid: Tokens, *, puzzle: Tokens | None = None, color: bool = False) -> str:
-        return "\n".join(" ".join(self.symbols[token - 1] for token in row) for row in grid.reshape(4, 4))
+        return "\n".join(" ".join(("?" + self.symbols)[token] for token in row) for row in grid.reshape(4, 4))
 
     def check(self, puzzle: Tokens, answer: Tokens) -> Verdict:
         if ((puzzle != BLANK) & (answer != puzzle)).any():

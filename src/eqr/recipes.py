@@ -96,7 +96,7 @@ def mini_arc() -> Recipe:
 
 
 def paper(task_name: str, system: str) -> Recipe:
-    """Return a system's published recipe; data come from the folder `data/<task>` (see docs/data.md)."""
+    """Return a system's published recipe; data come from the folder `data/<task>` (docs/data-guide.md)."""
     task = task_named("sudoku-9x9" if task_name == "sudoku" else "maze-unique")
     on_maze = task_name == "maze"
     model = _paper_model(task_name, system)
