@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from eqr.measure.accounting import flops_per_reading, flops_per_segment
 from eqr.model.config import STILL, Path, ReasonerConfig
-from eqr.model.cut import RowPool, default_pool, segment_and_read
+from eqr.model.cut import RowPool, default_pool, rows_per_cut, segment_and_read
 from eqr.model.plain import PlainReasoner, PlainState
 from eqr.model.reasoner import Reasoner
 from eqr.model.systems import EQR_PATH
@@ -84,7 +84,8 @@ class _Bench:
         self.size, self.config = size, size.config
         self.model = Reasoner(size.config)
         self.plain = PlainReasoner(self.model)
-        self.pool: RowPool = default_pool(size.config, torch.device("cpu"))
+        self.pool = default_pool(size.config, torch.device("cpu"))
+        self.training_pool = RowPool(self.pool.workers, rows_per_cut(size.config, training=True))
         generator = torch.Generator().manual_seed(0)
         shape = size.rows, size.config.cells
         self.puzzles = torch.randint(1, size.config.vocabulary, shape, generator=generator)
@@ -103,8 +104,10 @@ class _Bench:
             self.plain.read(self.plain.segment(self.plain_state, self.plain_x, path=path))
 
     def training(self) -> list[Tensor]:
-        pieces = self.pool.map(self._gradients, self.size.rows)
-        return [torch.stack(parts).sum(0) for parts in zip(*pieces, strict=True)]
+        first, *others = self.training_pool.map(self._gradients, self.size.rows)
+        for piece in others:
+            torch._foreach_add_(first, piece)
+        return list(first)
 
     def _gradients(self, rows: slice) -> tuple[Tensor, ...]:
         before = self.state.chunk(rows)

@@ -105,12 +105,15 @@ class _Modes:
         return stack
 
 
-def rows_per_cut(config: ReasonerConfig) -> int:
-    """Return how many rows of this model a core can work on within its cache."""
+def rows_per_cut(config: ReasonerConfig, *, training: bool = False) -> int:
+    """Return how many rows of this model a core can work on within its cache.
+
+    Training takes twice as many: every piece also sums gradients as large as the weights.
+    """
     widest = config.tokens * 2 * config.hidden(config.width)
     if config.mixer is Mixer.TOKENS:
         widest = max(widest, config.width * 2 * config.hidden(config.tokens))
-    return max(CACHE_BYTES // (4 * widest), 1)
+    return max((2 if training else 1) * CACHE_BYTES // (4 * widest), 1)
 
 
 @cache

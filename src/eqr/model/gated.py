@@ -89,8 +89,10 @@ class _GatedMlp(torch.autograd.Function):
         torch.ops.aten.silu_backward.grad_input(to_gated.mul_(u), g, grad_input=to_g)
         gated = active.mul_(u)
         if dim == 1:
-            return inner.addmm(to_both, up), to_both.t() @ h, inner.t() @ gated, None
-        return inner.addmm(up.t(), to_both), to_both @ h.t(), inner @ gated.t(), None
+            to_down, to_up = inner.t() @ gated, to_both.t() @ h
+            return inner.addmm_(to_both, up), to_up, to_down, None
+        to_down, to_up = inner @ gated.t(), to_both @ h.t()
+        return inner.addmm_(up.t(), to_both), to_up, to_down, None
 
 
 def _gate_once(both: Tensor, dim: int) -> Tensor:
