@@ -187,8 +187,7 @@ def search(
     grid = np.zeros(puzzle.size, np.int64)
     cells = np.zeros(puzzle.size, np.int64)
     used = np.zeros(3 * size, np.int64)
-    untried = np.zeros(puzzle.size + 1, np.int64)
-    blanks = np.zeros(puzzle.size + 1, np.int64)
+    untried, blanks = np.zeros((2, puzzle.size + 1), np.int64)
     scratch = np.zeros((3, max(grid.size, used.size)), np.int64)
     state = np.full(1, seed, np.int64)
     depth, solutions, backtracks, steps = 0, 0, 0, 0
