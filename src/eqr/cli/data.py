@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from eqr.data import Splits
     from eqr.tasks import Task
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, help="Build, import, export and look at puzzle sets.")
 
 Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to make.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")]
