@@ -2,9 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from eqr.measure.report import Written
 
 app = typer.Typer()
 
@@ -49,15 +52,15 @@ def report(
         where="report",
     )
     written = write_report(run, plan, data=data, out=out, device=device, quiet=as_json)
-    if as_json:
-        print(json.dumps(written.to_json(), indent=2))
-        return
+    print(json.dumps(written.to_json(), indent=2) if as_json else summary(written))
+
+
+def summary(written: "Written") -> str:
+    """Return the headline numbers as a small table, and where everything is."""
     width = max(len(row["budget"]) for row in written.headline)
-    print(f"{'exact accuracy':<{width}}           95% interval      NFE")
+    lines = [f"{'exact accuracy':<{width}}          {'95% interval':>16}      NFE"]
     for row in written.headline:
         interval = f"{row['low']:.1%} to {row['high']:.1%}"
-        print(f"{row['budget']:<{width}}  {row['exact']:>6.1%}  {interval:>16}  {row['nfe']:>7,.1f}")
-    print(
-        f"\n{written.page} ({len(written.figures) // 2} figures, {len(written.tables)} tables, "
-        f"{written.seconds:.0f} s)\nfigures and tables as files: {written.page.with_suffix('')}"
-    )
+        lines.append(f"{row['budget']:<{width}}  {row['exact']:>6.1%}  {interval:>16}  {row['nfe']:>7,.1f}")
+    made = f"{len(written.figures) // 2} figures, {len(written.tables)} tables, {written.seconds:.0f} s"
+    return "\n".join([*lines, "", f"{written.page} ({made})", f"as files: {written.page.with_suffix('')}"])

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SMALLEST = 1e-3
-"""Colours of heat maps do not tell smaller numbers apart."""
+"""Logarithmic axes and colours do not tell smaller numbers apart."""
 
 
 @styled
@@ -92,7 +92,7 @@ def accuracy_against_residual(rows: Sequence[ScalingRow]) -> "Figure":
     points = None
     for breadth, marker in zip(shown, "osD", strict=False):
         part = sorted((row for row in rows if row.breadth == breadth), key=lambda row: row.depth)
-        residuals, shares = [row.residual for row in part], [row.exact for row in part]
+        residuals, shares = [max(row.residual, SMALLEST) for row in part], [row.exact for row in part]
         axes.plot(residuals, shares, color="#BBBBBB", lw=0.9, zorder=2)
         points = axes.scatter(
             residuals,

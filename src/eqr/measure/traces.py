@@ -127,7 +127,7 @@ def race(traces: Traces, rule: HaltingRule, depth: int, breadth: int, *, abreast
         finish = np.where(halted, ends[:, part], depth + 1).min(axis=1)[:, None]
         here = halted & (ends[:, part] == finish)
         status[:, part] = np.where(here, Status.HALTED, status[:, part])
-        status[:, part] = np.where(winner[:, None] & ~here, Status.CANCELLED, status[:, part])
+        status[:, part] = np.where((finish < depth) & ~here, Status.CANCELLED, status[:, part])
         ends[:, part] = np.where(winner[:, None], finish, ends[:, part])
         won |= winner
     chosen = _stopped(traces, ends, status == Status.HALTED)

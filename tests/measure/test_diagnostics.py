@@ -1,0 +1,144 @@
+"""Modes follow from basin statistics; the plane and the groups of a landscape are those of its states."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eqr.errors import UserError
+from eqr.measure.diagnostics import Mode, ModeRules, group, kept_segments, landscape, name_basins, project
+from eqr.model.config import Path, RandomStart, ReasonerConfig
+from eqr.model.reasoner import Reasoner
+from eqr.solve.budget import Budget
+from eqr.solve.rollout import rollout
+from settling import Settling, puzzles_4x4
+
+LABEL = np.array([1, 2, 3, 4], np.uint8)
+CALM, RESTLESS = 0.01, 0.4
+
+
+def basins(*kinds: str, rules: ModeRules | None = None):
+    """Name starts of these kinds: right, spurious (wrong, settled) or wandering (wrong, restless)."""
+    answers = np.stack([np.tile(LABEL if kind == "right" else LABEL[::-1], (3, 1)) for kind in kinds])
+    levels = [RESTLESS if kind == "wandering" else CALM for kind in kinds]
+    residuals = np.tile(np.array(levels, np.float32)[:, None], (1, 3))
+    return name_basins(answers, residuals, LABEL, rules or ModeRules())
+
+
+@pytest.mark.parametrize(
+    ("kinds", "mode"),
+    [
+        (["spurious"] * 10, Mode.NO_CORRECT),
+        (["wandering"] * 10, Mode.NO_CORRECT),
+        (["right"] * 5 + ["spurious"] * 5, Mode.SPURIOUS),
+        (["right"] * 8 + ["spurious"] + ["wandering"], Mode.SPURIOUS),
+        (["right"] * 2 + ["wandering"] * 8, Mode.NARROW),
+        (["right"] * 9 + ["spurious"], Mode.ALIGNED),
+        (["right"] * 10, Mode.ALIGNED),
+    ],
+)
+def test_the_mode_follows_from_who_ends_where(kinds, mode):
+    found = basins(*kinds)
+    assert found.mode is mode
+    assert found.right == pytest.approx(kinds.count("right") / 10)
+    assert found.spurious == pytest.approx(kinds.count("spurious") / 10)
+    assert found.answers == len({kind == "right" for kind in kinds})
+    assert np.isnan(found.residual_right) == ("right" not in kinds)
+
+
+def test_a_wrong_start_as_calm_as_the_right_ones_has_settled_whatever_the_noise():
+    answers = np.stack([np.tile(LABEL, (3, 1)), np.tile(LABEL[::-1], (3, 1))])
+    noisy = np.full((2, 3), 0.3, np.float32)
+    assert name_basins(answers, noisy, LABEL).mode is Mode.SPURIOUS
+    noisy[0] = 0.01
+    assert name_basins(answers, noisy, LABEL).mode is Mode.NARROW
+
+
+def test_an_answer_that_still_changes_has_not_settled():
+    answers = np.stack([np.tile(LABEL, (3, 1)), np.tile(LABEL[::-1], (3, 1))])
+    answers[1, 0, 0] = 1
+    assert name_basins(answers, np.full((2, 3), CALM, np.float32), LABEL).mode is Mode.NARROW
+
+
+def test_thresholds_move_the_borders():
+    kinds = ["right"] * 8 + ["spurious"] * 2
+    assert basins(*kinds).mode is Mode.SPURIOUS
+    assert basins(*kinds, rules=ModeRules(spurious=0.3)).mode is Mode.NARROW
+    assert basins(*kinds, rules=ModeRules(aligned=0.8)).mode is Mode.ALIGNED
+    assert basins(*kinds, rules=ModeRules(absent=0.8)).mode is Mode.NO_CORRECT
+
+
+def test_cells_without_a_label_do_not_count():
+    label = LABEL.copy()
+    label[0] = 0
+    answers = np.tile(LABEL, (2, 3, 1))
+    answers[:, :, 0] = 4
+    assert name_basins(answers, np.full((2, 3), CALM, np.float32), label).right == 1.0
+
+
+@given(st.integers(1, 2000))
+@settings(max_examples=60, deadline=None)
+def test_kept_segments_begin_and_end_the_trajectory_and_are_few(depth):
+    kept = kept_segments(depth)
+    assert kept[0] == 0
+    assert kept[-1] == depth
+    assert list(kept) == sorted(set(kept))
+    assert len(kept) <= 8 + 6 * np.log2(depth + 1)
+
+
+def test_the_plane_is_that_of_the_largest_spread():
+    generator = torch.Generator().manual_seed(0)
+    flat = torch.randn(5, 7, 2, generator=generator) * torch.tensor([5.0, 2.0])
+    turn, _ = torch.linalg.qr(torch.randn(30, 2, generator=generator))
+    states = flat @ turn.t() + 0.01 * torch.randn(5, 7, 30, generator=generator)
+    points, explained = project(states)
+    assert points.shape == (5, 7, 2)
+    assert sum(explained) == pytest.approx(1.0, abs=1e-3)
+    assert explained[0] > explained[1]
+    torch.testing.assert_close(
+        torch.cdist(points[:, 1:].reshape(-1, 2), points[:, 1:].reshape(-1, 2)),
+        torch.cdist(flat[:, 1:].reshape(-1, 2), flat[:, 1:].reshape(-1, 2)),
+        atol=0.2,
+        rtol=0.02,
+    )
+
+
+def test_groups_are_chains_of_near_states_the_largest_first():
+    states = torch.tensor([[9.0], [0.0], [0.2], [0.4], [9.1], [5.0]])
+    np.testing.assert_array_equal(group(states, 0.25), [1, 0, 0, 0, 1, 2])
+
+
+def test_a_landscape_is_made_of_ordinary_trajectories():
+    puzzles = puzzles_4x4(1)
+    puzzle, label = np.array(puzzles.inputs[0]), np.array(puzzles.labels[0])
+    config = ReasonerConfig(
+        rows=4, columns=4, vocabulary=6, width=8, blocks=1, round_hidden_to=8,
+        start=RandomStart(), path=Path(damping=0.05, noise=0.01),
+    )  # fmt: skip
+    model = Reasoner(config)
+    budget = Budget(depth=6, seed=3)
+    view = landscape(model, puzzle, label, starts=5, budget=budget)
+    alone = rollout(model, np.tile(puzzle, (5, 1)), budget, restarts=np.arange(5), window=6)
+    np.testing.assert_allclose(view.residuals, alone.residuals, rtol=1e-5)
+    assert view.points.shape == (5, len(view.segments), 2)
+    assert view.right.shape == (5, len(view.segments))
+    assert len(np.unique(view.points[:, 0], axis=0)) == 5
+    with pytest.raises(UserError, match="at least 2"):
+        landscape(model, puzzle, label, starts=1)
+
+
+def test_a_model_that_contracts_to_the_answer_is_well_aligned():
+    puzzles = puzzles_4x4(1)
+    puzzle, label = np.array(puzzles.inputs[0]), np.array(puzzles.labels[0])
+    always = Settling(puzzles, wrong=0.0, stuck=0.0)
+    view = landscape(always, puzzle, label, starts=16, budget=Budget(depth=256))
+    assert view.basins.mode is Mode.ALIGNED
+    assert set(view.attractors) == {0}
+    assert view.right[:, -1].all()
+    often = landscape(
+        Settling(puzzles, wrong=0.4, stuck=0.0), puzzle, label, starts=64, budget=Budget(depth=256)
+    )
+    assert often.basins.mode is Mode.SPURIOUS
+    assert often.attractors.max() == 1
+    assert often.basins.answers == 2

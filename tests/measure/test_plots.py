@@ -1,0 +1,161 @@
+"""Figures: all are drawn from plain rows, carry labels, keep text inside and apart, and are reproducible."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from eqr.errors import UserError
+from eqr.measure import plots, plots_grids, plots_landscape, scaling
+from eqr.measure.diagnostics import landscape
+from eqr.measure.style import as_bytes, save_figure
+from eqr.measure.traces import run_traces
+from eqr.measure.training_cost import training_cost_rows, unit_costs
+from eqr.solve.budget import Budget
+from eqr.tasks import task_named
+from settling import Settling, puzzles_4x4
+from toy_task import Toy
+
+PUZZLES = puzzles_4x4(14)
+MODEL = Settling(PUZZLES, stuck=0.2)
+RECORDS = [
+    {"kind": "train", "step": 50 * k, "answer_loss": 2.0 / k, "halt_loss": 0.1, "halt_depth": 16.0 / k}
+    for k in range(1, 9)
+] + [{"kind": "validation", "step": 100 * k, "exact@1": 0.1 * k, "exact@16": 0.2 * k} for k in range(1, 5)]
+
+
+def _trajectory(name: str) -> Figure:
+    task = Toy() if name == "toy" else task_named(name)
+    one = next(task.generate(np.random.default_rng(0)))
+    grids = np.stack([one.puzzle, one.answer])
+    return plots_grids.trajectory_figure(task, one.puzzle, one.answer, grids, [1, 30])
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, Figure]:
+    traces = run_traces(MODEL, PUZZLES, Budget(depth=16, breadth=4), quiet=True)
+    rows, hard = scaling.scaling_rows(traces), scaling.difficulty_rows(traces)
+    view = landscape(MODEL, np.array(PUZZLES.inputs[0]), np.array(PUZZLES.labels[0]), starts=8)
+    costs = training_cost_rows(unit_costs(MODEL.config, rows=8, tracked=3), depth=16, row=8)
+    ends = traces.right[:, :, -1].reshape(-1)
+    return {
+        "training": plots.training_curves(RECORDS),
+        "residual": plots.accuracy_against_residual(rows),
+        "heat": plots.depth_and_breadth(rows),
+        "cost": plots.accuracy_against_cost(scaling.cost_rows(traces)),
+        "breadth": plots.accuracy_against_breadth(scaling.breadth_rows(traces)),
+        "accuracy": plots.accuracy_by_difficulty(hard, rating="backtracks"),
+        "depth": plots.depth_by_difficulty(hard, rating="backtracks", most=16),
+        "training-costs": plots.training_costs(costs),
+        "traces": plots_landscape.residual_traces(traces.residuals.reshape(-1, 16), ends, trained=8),
+        "landscape": plots_landscape.landscapes([view, view, view], ["one", "two", "three"]),
+        "grid": plots_grids.grid_figure(traces.task, np.array(PUZZLES.inputs[0])),
+        **{name: _trajectory(name) for name in ("sudoku-9x9", "maze-11x11", "mini-arc", "toy")},
+    }
+
+
+NAMES = (
+    "training", "residual", "heat", "cost", "breadth", "accuracy", "depth", "training-costs", "traces",
+    "landscape", "grid", "sudoku-9x9", "maze-11x11", "mini-arc", "toy",
+)  # fmt: skip
+
+
+def drawn(figure: Figure) -> FigureCanvasAgg:
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return canvas
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_text_leaves_the_figure(figures, name):
+    figure = figures[name]
+    needed = figure.get_tightbbox(drawn(figure).get_renderer())  # in inches
+    width, height = figure.get_size_inches()
+    assert needed.x0 >= 0
+    assert needed.y0 >= 0
+    assert needed.x1 <= width
+    assert needed.y1 <= height
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_neighbouring_tick_labels_keep_apart(figures, name):
+    figure = figures[name]
+    renderer = drawn(figure).get_renderer()
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            labels = [label for label in axis.get_ticklabels() if label.get_text() and label.get_visible()]
+            boxes = [label.get_window_extent(renderer) for label in labels if axes.axison]
+            for one, other in pairwise(boxes):
+                assert not one.overlaps(other) or one == other, [label.get_text() for label in labels]
+
+
+@pytest.mark.parametrize("name", NAMES[:9])
+def test_axes_say_what_they_show(figures, name):
+    labelled = [axes for axes in figures[name].axes if axes.get_xlabel() or axes.get_ylabel()]
+    assert labelled
+    assert all(axes.get_xlabel() or axes.get_label() == "<colorbar>" for axes in labelled)
+
+
+def test_equal_figures_are_equal_files(tmp_path):
+    for kind in ("svg", "png"):
+        one, other = (as_bytes(plots.training_curves(RECORDS), kind) for _ in range(2))
+        assert one == other
+    save_figure(plots.training_curves(RECORDS), tmp_path / "one.svg")
+    text = (tmp_path / "one.svg").read_text()
+    assert text.startswith("<?xml")
+    assert "<path" in text
+    assert as_bytes(plots.training_curves(RECORDS), "pdf").startswith(b"%PDF")
+    with pytest.raises(UserError, match=r"\.svg, \.pdf or \.png"):
+        save_figure(plots.training_curves(RECORDS), tmp_path / "one.bmp")
+
+
+def test_edge_cases_draw(figures):
+    one = scaling.scaling_rows(run_traces(MODEL, PUZZLES, Budget(depth=1), quiet=True))
+    perfect = [replace(row, exact=1.0, low=1.0, high=1.0, residual=0.0) for row in one]
+    for rows in (one, perfect):
+        drawn(plots.accuracy_against_residual(rows))
+        drawn(plots.depth_and_breadth(rows))
+    residuals = np.full((3, 4), 0.1, np.float32)
+    drawn(plots_landscape.residual_traces(residuals, np.ones(3, bool)))
+    with pytest.raises(UserError, match="no training records"):
+        plots.training_curves([])
+
+
+def test_wrong_given_and_filled_cells_look_different():
+    task = task_named("sudoku-4x4")
+    puzzle, label = np.array(PUZZLES.inputs[0]), np.array(PUZZLES.labels[0])
+    grid = label.copy()
+    wrong = int(np.flatnonzero(puzzle != label)[0])
+    grid[wrong] = label[wrong] % 5 + 1 if label[wrong] % 5 + 1 > 1 else 2
+    figure = plots_grids.grid_figure(task, grid, puzzle=puzzle, label=label)
+    drawn(figure)
+    faces = figure.axes[0].collections[0].get_facecolor()
+    kinds = [tuple(faces[cell]) for cell in range(16)]
+    assert len({kinds[cell] for cell in range(16) if puzzle[cell] == label[cell]}) == 1
+    assert kinds.count(kinds[wrong]) == 1
+    assert len(set(kinds)) == 3
+
+
+def test_telling_segments_are_those_where_the_answer_changes():
+    grids = np.zeros((20, 2), np.uint8)
+    grids[3:, 0], grids[7:, 1] = 1, 1
+    assert plots_grids.telling_segments(grids, 11) == [1, 4, 8]
+    busy = np.arange(60, dtype=np.uint8)[:, None]
+    chosen = plots_grids.telling_segments(busy, 11)
+    assert chosen[:7] == list(range(1, 8))
+    assert chosen[-1] == 60
+    assert len(chosen) == 11
+
+
+def test_figures_leave_pyplot_alone():
+    code = (
+        "import sys; from eqr.measure import plots; assert 'matplotlib' not in sys.modules; "
+        "plots.training_curves([{'kind': 'train', 'step': 1, 'answer_loss': 1.0, 'halt_loss': 1.0}]); "
+        "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

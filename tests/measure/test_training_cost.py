@@ -1,0 +1,54 @@
+"""The paper's training costs: its identities hold, and memory is what autograd really keeps."""
+
+from itertools import pairwise
+
+import pytest
+
+from eqr.measure.accounting import flops_per_segment
+from eqr.measure.training_cost import kept_bytes, training_cost_rows, unit_costs
+from eqr.model.config import ReasonerConfig, TwoLevel
+from eqr.model.reasoner import Reasoner
+
+CONFIG = ReasonerConfig(
+    rows=4,
+    columns=4,
+    vocabulary=6,
+    width=16,
+    blocks=1,
+    round_hidden_to=8,
+    recurrence=TwoLevel(cycles=2, scratch=2),
+)
+
+
+def rows(depth=16, tracked=3, row=None):
+    return training_cost_rows(unit_costs(CONFIG, rows=4, tracked=tracked), depth=depth, row=row)
+
+
+def test_a_full_backward_pass_is_two_products_for_each_forward_one():
+    unit = unit_costs(CONFIG, rows=4, tracked=None)
+    forward = 4 * flops_per_segment(CONFIG)
+    for segments in (1, 2, 16):
+        chain = segments * unit.parameters + (segments - 1) * unit.state
+        assert chain == pytest.approx(2 * segments * forward - forward / CONFIG.applications)
+    assert unit.parameters_truncated == unit.parameters
+    assert unit.activations_truncated == unit.activations
+
+
+def test_the_eight_rows_order_as_the_paper_says():
+    one, two, three, four, five, six, seven, eight = rows(row=8)
+    assert [row.this_recipe for row in rows(row=8)] == [False] * 7 + [True]
+    assert four.backward > three.backward > two.backward == five.backward == seven.backward > eight.backward
+    assert one.memory > two.memory  # nothing is shared
+    assert four.forward == five.forward == six.forward == 16 * seven.forward
+    assert six.memory > 10 * seven.memory > 10 * eight.memory
+    assert seven.memory == five.memory == two.memory
+
+
+def test_memory_grows_with_what_is_tracked_and_with_nothing_else():
+    reasoner = Reasoner(CONFIG)
+    kept = [kept_bytes(reasoner, tracked) for tracked in range(1, CONFIG.applications + 1)]
+    steps = [after - before for before, after in pairwise(kept)]
+    assert all(step > 0 for step in steps)
+    assert max(steps) < 1.5 * min(steps)
+    smallest = CONFIG.cells * CONFIG.width * 4  # one state
+    assert kept[0] > 3 * smallest
