@@ -17,6 +17,7 @@ from eqr import __version__
 from eqr.errors import UserError
 
 COMMANDS = {
+    "demo": ("eqr.cli.demo", "Train, scale and show a small reasoner, in minutes."),
     "tasks": ("eqr.cli.tasks", "List the kinds of puzzles there are."),
     "data": ("eqr.cli.data", "Build, import and look at puzzle sets."),
     "import": ("eqr.cli.import_", "Convert a published EqR, TRM, HRM or URM checkpoint."),

@@ -69,7 +69,7 @@ def solve(
         if as_json:
             print(json.dumps(_plain(solver, answer, trace)), flush=True)
         else:
-            _show(solver, answer, trace, color)
+            show_answer(solver, answer, trace=trace, color=color)
     raise typer.Exit(1 if failed else 0)
 
 
@@ -106,7 +106,8 @@ def _split(text: str, task: "Task") -> Iterator[str]:
             yield "\n".join(lines)
 
 
-def _show(solver: "Solver", answer: "Answer | Refused", trace: bool, color: bool) -> None:
+def show_answer(solver: "Solver", answer: "Answer | Refused", *, trace: bool, color: bool) -> None:
+    """Print an answer, with what it looked like on the way if `trace`."""
     from eqr.solve import Refused
 
     number = answer.index + 1

@@ -5,6 +5,6 @@ write_report(Path("runs/demo"), ReportPlan())
 """
 
 from eqr.measure.report.build import Written, write_report
-from eqr.measure.report.source import ReportPlan
+from eqr.measure.report.source import ReportPlan, open_source
 
-__all__ = ["ReportPlan", "Written", "write_report"]
+__all__ = ["ReportPlan", "Written", "open_source", "write_report"]

@@ -1,0 +1,24 @@
+"""The demo at a tiny scale: every stage runs, a second call reuses everything."""
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from eqr.cli.demo import app
+
+TINY = ["--steps", "4", "--puzzles", "8", "--starts", "2", "--depth", "4"]
+
+
+def test_the_demo_trains_scales_solves_and_reports_then_reuses_it_all(tmp_path: Path) -> None:
+    run = tmp_path / "demo"
+    first = CliRunner().invoke(app, ["--out", str(run), *TINY], catch_exceptions=False)
+    assert first.exit_code == 0
+    assert "depth D" in first.output
+    assert "segment 4" in first.output
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert page.lower().startswith("<!doctype html>")
+    weights = (run / "best" / "model.safetensors").read_bytes()
+
+    again = CliRunner().invoke(app, ["--out", str(run), *TINY], catch_exceptions=False)
+    assert "is trained already" in again.output
+    assert (run / "best" / "model.safetensors").read_bytes() == weights
