@@ -287,7 +287,7 @@ def _heat_map(
         )
 
 
-def _plainly(value: float, _: int | None) -> str:
+def _plainly(value: float, _: float) -> str:
     return f"{value:g}"
 
 

@@ -15,7 +15,7 @@ from eqr.measure.metrics import Outcomes, by_rating, outcomes, over_starts
 from eqr.measure.results import BreadthRow, CostRow, DifficultyRow, ModeRow, ScalingRow
 from eqr.measure.statistics import (
     Estimate,
-    average,
+    average_share,
     expected_of_lowest,
     expected_of_vote,
     pass_at,
@@ -37,7 +37,7 @@ def scaling_rows(traces: Traces) -> list[ScalingRow]:
     for depth in powers_of_two(traces.depth):
         scored = _outcomes(traces, traces.at(depth))
         for breadth in powers_of_two(traces.breadth):
-            exact = average(expected_of_lowest(scored.costs, scored.right, breadth))
+            exact = average_share(expected_of_lowest(scored.costs, scored.right, breadth))
             rows.append(
                 ScalingRow(
                     depth=depth,
@@ -47,7 +47,7 @@ def scaling_rows(traces: Traces) -> list[ScalingRow]:
                     low=exact.low,
                     high=exact.high,
                     residual=float(scored.costs[:, :breadth].min(axis=1).mean()),
-                    any_correct_oracle=average(pass_at(breadth, scored.right)).value,
+                    any_correct_oracle=float(pass_at(breadth, scored.right).mean()),
                 )
             )
     return rows
@@ -64,7 +64,7 @@ def cost_rows(traces: Traces, rule: HaltingRule | None = None) -> list[CostRow]:
         rows.append(_cost(HALTED, depth, 1, float(halted.nfe.mean()), over_starts(halted.right)))
         if breadth == 1:
             continue
-        top = average(expected_of_lowest(whole.costs, whole.right, breadth))
+        top = share(expected_of_lowest(whole.costs, whole.right, breadth) > 0.5)  # all starts: 0 or 1
         rows.append(_cost(f"{TOP}, {breadth} starts", depth, breadth, depth * breadth, top))
         raced = race(traces, rule, depth, breadth)
         first = FirstToHalt().choose(raced)
@@ -81,9 +81,9 @@ def breadth_rows(traces: Traces, depth: int | None = None) -> list[BreadthRow]:
     rows = []
     for breadth in powers_of_two(traces.breadth):
         rules = {
-            TOP: average(expected_of_lowest(scored.costs, scored.right, breadth)),
-            VOTE: average(expected_of_vote(scored.ids, scored.right, breadth)),
-            ORACLE: average(pass_at(breadth, scored.right)),
+            TOP: average_share(expected_of_lowest(scored.costs, scored.right, breadth)),
+            VOTE: average_share(expected_of_vote(scored.ids, scored.right, breadth)),
+            ORACLE: average_share(pass_at(breadth, scored.right)),
         }
         rows += [
             BreadthRow(rule=rule, depth=depth, breadth=breadth, exact=e.value, low=e.low, high=e.high)

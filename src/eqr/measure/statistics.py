@@ -40,7 +40,7 @@ def share(hits: NDArray[np.bool_]) -> Estimate:
     p = float(hits.mean())
     middle = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
     half = Z / (1 + Z * Z / n) * sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
-    return Estimate(p, max(middle - half, 0.0), min(middle + half, 1.0), n)
+    return Estimate(p, min(max(middle - half, 0.0), p), max(min(middle + half, 1.0), p), n)
 
 
 def average(values: NDArray[Any], *, seed: int = 0) -> Estimate:
