@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from eqr.errors import UserError
-from eqr.recipes import RECIPES, small
+from eqr.recipes import add_recipe, recipe_named, small
 from eqr.tasks import Task, register
 from eqr.tasks.base import VALID, CellsAndTokens, Generate, Instance, Tokens, Verdict, invalid
 
@@ -74,8 +74,8 @@ def fitting(puzzle: Tokens) -> Tokens:
 
 task = register(Latin())
 MODEL = {"round_hidden_to": 48}  # the default, 256, is meant for larger grids
-RECIPES[task.name] = lambda: small(
-    task.name, width=48, blocks=1, steps=1500, data={"train": 500}, model=MODEL
+add_recipe(
+    task.name, lambda: small(task.name, width=48, blocks=1, steps=1500, data={"train": 500}, model=MODEL)
 )
 
 
@@ -84,7 +84,7 @@ def main(run: Path, settings: list[str]) -> None:
     from eqr import Solver
     from eqr.train.run import train
 
-    outcome = train(RECIPES[task.name]().with_settings(settings), run, overwrite=True)
+    outcome = train(recipe_named(task.name).with_settings(settings), run, overwrite=True)
     best = outcome.summary["best"]
     print("exact accuracy by depth:", {name: best[name] for name in best if name.startswith("exact@")})
     answer = Solver(run).solve("A..D .C.. .... D...")

@@ -203,6 +203,16 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 }
 
 
+_BUILT_IN = frozenset(RECIPES)
+
+
+def add_recipe(name: str, make: Callable[[], Recipe]) -> None:
+    """Make a recipe of one's own known by name, to `eqr --load FILE train NAME` for example."""
+    if name in _BUILT_IN:
+        raise UserError(f"eqr has a recipe {name!r} already; give yours another name")
+    RECIPES[name] = make
+
+
 def recipe_named(name: str) -> Recipe:
     """Return the recipe of that name."""
     if name not in RECIPES:

@@ -21,7 +21,9 @@ DEFAULT_RULES = ("residual", "logits", "majority", "halt", "verified")
 @app.command()
 def evaluate(
     model: Annotated[str, typer.Argument(help="Model folder, run folder or hub name.")],
-    data: Annotated[Path, typer.Option(metavar="DIR", help="Dataset folder, as `eqr data` makes it.")],
+    data: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Dataset folder; a run's own if not given.")
+    ] = None,
     split: Annotated[str, typer.Option(help="Which split of it.")] = "test",
     depth: Annotated[str, typer.Option(metavar="D,...", help="Segments per trajectory.")] = "16",
     breadth: Annotated[str, typer.Option(metavar="B,...", help="Independent starts per puzzle.")] = "1",
@@ -31,7 +33,8 @@ def evaluate(
     select: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="RULE", help="residual[:window], logits, probe, majority, halt, first-to-halt, verified."
+            metavar="RULE",
+            help="first, residual[:window], logits, probe, majority, halt, first-to-halt, verified.",
         ),
     ] = None,
     race: Annotated[
@@ -92,7 +95,7 @@ def _sweep(depth: str, breadth: str, halt: str, select: list[str] | None, budget
 
 def _run(
     model: str,
-    data: Path,
+    data: Path | None,
     split: str,
     limit: int | None,
     sweep: "Sweep",
@@ -108,10 +111,11 @@ def _run(
     from eqr.files import write_json
     from eqr.measure.evaluate import Workers, evaluate
     from eqr.solve import load_reasoner
+    from eqr.train.sources import run_data
 
     workers = Workers.from_environment()
     reasoner = load_reasoner(model, device=device)
-    puzzles = load_split(data, split)
+    puzzles = load_split(data or run_data(Path(model)), split)
     if limit is not None and limit != len(puzzles):
         puzzles = sample(puzzles, limit, seed=0)
     folder = out or _default_out(model, reasoner, puzzles, sweep, split)

@@ -26,9 +26,12 @@ LISTED = (
 
 
 def register(task: Task) -> Task:
-    """Make a task known by its name in this process and return it."""
+    """Make a task known by its name in this process and return it.
+
+    Registering a class of the same name again replaces it, so that a notebook cell can be run twice.
+    """
     known = _registered.get(task.name)
-    if known is not None and known is not task:
+    if known is not None and type(known).__qualname__ != type(task).__qualname__:
         raise UserError(f"a task named {task.name!r} is already registered; give yours another name")
     _registered[task.name] = task
     return task

@@ -6,6 +6,7 @@ from eqr.data import Batches, GeneratedStream, Splits
 from eqr.data.generated import generate
 from eqr.data.splits import carve
 from eqr.errors import UserError
+from eqr.files import read_json
 from eqr.tasks import task_named
 from eqr.train.recipe import Folder, Generated, Recipe
 
@@ -37,6 +38,17 @@ def _from_folder(data: Folder) -> Splits:
         return splits
     train, validation = carve(splits["train"], task, data.validation, data.seed)
     return Splits({**splits.sets, "train": train, "validation": validation})
+
+
+def run_data(run: Path) -> Path:
+    """Return the dataset folder that a run was trained on."""
+    if not (run / "recipe.json").is_file():
+        raise UserError(f"{run} has no recipe.json that names its puzzles; give them with --data DIR")
+    data = Recipe.from_json(read_json(run / "recipe.json"), where=str(run / "recipe.json")).data
+    path = Path(data.path) if isinstance(data, Folder) else run / DATA / data.digest()
+    if not path.is_dir():
+        raise UserError(f"the puzzles of {run} are not at {path} any more; give some with --data DIR")
+    return path
 
 
 def open_stream(recipe: Recipe, splits: Splits) -> Batches | GeneratedStream:

@@ -14,7 +14,8 @@ from eqr.files import read_json
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
 from eqr.solve.loading import load_reasoner
-from eqr.train.recipe import Folder, Recipe
+from eqr.train.recipe import Recipe
+from eqr.train.sources import run_data
 from eqr.value import Value
 
 
@@ -67,7 +68,7 @@ def open_source(run: Path, plan: ReportPlan, *, data: Path | None, device: str) 
     recipe = None
     if (run / "recipe.json").is_file():
         recipe = Recipe.from_json(read_json(run / "recipe.json"), where=str(run / "recipe.json"))
-    folder = data or _own_data(run, recipe)
+    folder = data or run_data(run)
     split = plan.split or ("test" if "test" in read_dataset(folder).splits else "validation")
     puzzles = load_split(folder, split)
     if plan.puzzles < len(puzzles):
@@ -84,15 +85,6 @@ def open_source(run: Path, plan: ReportPlan, *, data: Path | None, device: str) 
         records=_records(run / "metrics.jsonl"),
         summary=read_json(run / "summary.json") if (run / "summary.json").is_file() else {},
     )
-
-
-def _own_data(run: Path, recipe: Recipe | None) -> Path:
-    if recipe is None:
-        raise UserError(f"{run} has no recipe.json that names its puzzles; give them with --data DIR")
-    path = Path(recipe.data.path) if isinstance(recipe.data, Folder) else run / "data" / recipe.data.digest()
-    if not path.is_dir():
-        raise UserError(f"the puzzles of {run} are not at {path} any more; give some with --data DIR")
-    return path
 
 
 def _must_fit(reasoner: Reasoner, puzzles: PuzzleSet) -> None:
