@@ -4,9 +4,9 @@ Run: python benchmarks/model.py (the same as `eqr bench model`), on an otherwise
 relative to a product measured beside it, yet a busy neighbour moves both.
 
 Notes, from a two-core Xeon (AVX-512, 2 MiB of second-level cache and about 180 GFLOP/s a core). Other work
-ran on it at the time, so shares are good to about +-0.1 and the targets (forward 0.80 at d=512 and 0.60 at
-d=128, training 0.70 and 0.50) are neither confirmed nor refuted; runs gave 0.69-0.78, 0.49-0.68, 0.49-0.70
-and 0.43-0.60.
+ran on it at the time, so shares are good to about +-0.1. No run reached the target of 0.80 forward at d=512
+(0.69 to 0.78); the others lie inside what was seen: 0.60 forward at d=128 (0.49 to 0.68), 0.70 and 0.50 in
+training (0.49 to 0.70, 0.43 to 0.60).
 
 - Helped: cutting the batch into rows, a single-threaded core each. At d=128, forward, still, pieces of 2 to
   16 rows ran 2.6 to 3.1 times as fast as 128 rows with every product on all cores; 32 and 64 rows 1.9
