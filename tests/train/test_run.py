@@ -233,31 +233,34 @@ def start(recipe_file: Path, run: Path, *more: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def wait_for_checkpoint(run: Path, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(1200):
-        if list((run / "checkpoints").glob("step-*")) or process.poll() is not None:
-            return
-        time.sleep(0.05)
+def newest_checkpoint(run: Path) -> str:
+    return max((path.name for path in (run / "checkpoints").glob("step-*")), default="")
+
+
+def wait_for_progress(run: Path, process: subprocess.Popen[bytes]) -> None:
+    before = newest_checkpoint(run)
+    while newest_checkpoint(run) == before and process.poll() is None:
+        time.sleep(0.01)
 
 
 def test_killing_a_real_process_at_random_moments_changes_nothing(tmp_path):
     evaluation = small_recipe().evaluation.replace(every=100)
     saving = Saving(checkpoint_every=3, keep=2, log_every=5)
-    recipe = small_recipe(steps=400, saving=saving, evaluation=evaluation)
+    recipe = small_recipe(steps=600, saving=saving, evaluation=evaluation)
     write_json(tmp_path / "recipe.json", recipe.to_json())
     train(recipe, tmp_path / "straight", quiet=True)
     run, moments = tmp_path / "run", random.Random(time.time_ns())
     for signal_number in (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM):
         process = start(tmp_path / "recipe.json", run, "--resume")
-        wait_for_checkpoint(run, process)
-        time.sleep(moments.uniform(0.0, 0.6))
+        wait_for_progress(run, process)
+        time.sleep(moments.uniform(0.0, 0.4))
         process.send_signal(signal_number)
         _, said = process.communicate(timeout=60)
-        if signal_number is signal.SIGTERM and process.returncode not in (0, -signal.SIGTERM):
+        if signal_number is signal.SIGTERM and process.returncode:
             assert process.returncode == 128 + signal.SIGTERM, said.decode()
             assert b"go on with --resume" in said
     final = start(tmp_path / "recipe.json", run, "--resume")
     printed, said = final.communicate(timeout=120)
     assert final.returncode == 0, said.decode()
-    assert json.loads(printed)["steps"] == 400
+    assert json.loads(printed)["steps"] == 600
     assert_same_run(tmp_path / "straight", run)
