@@ -1,9 +1,12 @@
 """`eqr bench`: how fast the parts are on this machine, each figure beside what it should be."""
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from eqr.errors import UserError
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -57,3 +60,33 @@ def train(
             f"{cost.steps_per_second:>8.1f}  {cost.threads}",
             flush=True,
         )
+
+
+@app.command()
+def inference(
+    trained: Annotated[
+        str | None,
+        typer.Option("--model", metavar="RUN", help="A trained model; an untrained one if not given."),
+    ] = None,
+    data: Annotated[Path | None, typer.Option(metavar="DIR", help="Puzzles to measure savings on.")] = None,
+    split: Annotated[str, typer.Option(help="Which split of them.")] = "test",
+    limit: Annotated[int | None, typer.Option(min=1, help="A random sample of so many puzzles.")] = None,
+    slots: Annotated[int, typer.Option(min=1, help="Trajectories advanced at once.")] = 64,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Measure the engine's slots, overhead and growth; on a trained model, what halting and racing save."""
+    from eqr.data import load_split
+    from eqr.data.splits import sample
+    from eqr.measure.bench_inference import default_model, savings, speed, table
+    from eqr.solve import load_reasoner
+
+    if data is not None and trained is None:
+        raise UserError("--data needs a trained model to measure: add --model RUN")
+    reasoner = default_model() if trained is None else load_reasoner(trained)
+    puzzles = None if data is None else load_split(data, split)
+    figures = speed(reasoner, slots=slots)
+    if puzzles is not None:
+        if limit is not None and limit < len(puzzles):
+            puzzles = sample(puzzles, limit, seed=0)
+        figures += savings(reasoner, puzzles, slots=slots)
+    print(json.dumps([figure.to_json() for figure in figures], indent=2) if as_json else table(figures))
