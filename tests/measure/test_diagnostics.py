@@ -7,7 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqr.errors import UserError
-from eqr.measure.diagnostics import Mode, ModeRules, group, kept_segments, landscape, name_basins, project
+from eqr.measure.diagnostics import (
+    Landscape,
+    Mode,
+    ModeRules,
+    group,
+    kept_segments,
+    landscape,
+    name_basins,
+    project,
+)
 from eqr.model.config import Path, RandomStart, ReasonerConfig
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
@@ -44,7 +53,7 @@ def test_the_mode_follows_from_who_ends_where(kinds, mode):
     assert found.right == pytest.approx(kinds.count("right") / 10)
     assert found.spurious == pytest.approx(kinds.count("spurious") / 10)
     assert found.answers == len({kind == "right" for kind in kinds})
-    assert np.isnan(found.residual_right) == ("right" not in kinds)
+    assert (found.residual_right is None) == ("right" not in kinds)
 
 
 def test_a_wrong_start_as_calm_as_the_right_ones_has_settled_whatever_the_noise():
@@ -109,7 +118,7 @@ def test_groups_are_chains_of_near_states_the_largest_first():
     np.testing.assert_array_equal(group(states, 0.25), [1, 0, 0, 0, 1, 2])
 
 
-def test_a_landscape_is_made_of_ordinary_trajectories():
+def test_a_landscape_is_made_of_ordinary_trajectories_and_can_be_kept(tmp_path):
     puzzles = puzzles_4x4(1)
     puzzle, label = np.array(puzzles.inputs[0]), np.array(puzzles.labels[0])
     config = ReasonerConfig(
@@ -124,6 +133,10 @@ def test_a_landscape_is_made_of_ordinary_trajectories():
     assert view.points.shape == (5, len(view.segments), 2)
     assert view.right.shape == (5, len(view.segments))
     assert len(np.unique(view.points[:, 0], axis=0)) == 5
+    view.save(tmp_path / "view.npz")
+    again = Landscape.load(tmp_path / "view.npz")
+    assert (again.basins, again.segments, again.depth) == (view.basins, view.segments, view.depth)
+    np.testing.assert_array_equal(again.points, view.points)
     with pytest.raises(UserError, match="at least 2"):
         landscape(model, puzzle, label, starts=1)
 

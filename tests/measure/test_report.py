@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import eqr.measure.traces as traces_module
 from eqr.cli.report import app, summary
 from eqr.errors import UserError
-from eqr.measure.report import ReportPlan, write_report
+from eqr.measure.report import ReportPlan, state_sections, write_report
 from eqr.measure.report.page import formula
 from eqr.measure.report.parts import duration, percent, scaled
 from eqr.measure.report.state_sections import pick_landscapes
@@ -164,6 +164,7 @@ def test_a_second_time_only_draws_the_same_page(run, written, monkeypatch):
     monkeypatch.setattr(
         traces_module, "fill", lambda table, *_, **__: table.missing() and pytest.fail("ran again")
     )
+    monkeypatch.setattr(state_sections, "landscape", lambda *_, **__: pytest.fail("ran again"))
     asked = {name.replace("_", "-"): value for name, value in PLAN.to_json().items() if value is not None}
     options = [f"--{name}={value}" for name, value in asked.items()]
     result = CliRunner().invoke(app, [str(run), *options, "--json"])

@@ -4,8 +4,10 @@ Paper section 4.2 names four modes. Here each puzzle's mode follows from basin s
 thresholds of `ModeRules`: how many starts end right, and whether the wrong ones are as settled as the right.
 """
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -15,6 +17,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from eqr.errors import UserError
+from eqr.files import new_file
 from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
@@ -77,9 +80,9 @@ class Basins:
     """Share of starts that have settled on a wrong answer."""
     answers: int
     """Number of distinct final answers."""
-    residual_right: float
-    """Median residual of the right starts; NaN without any."""
-    residual_wrong: float
+    residual_right: float | None
+    """Median residual of the right starts; None without any."""
+    residual_wrong: float | None
 
 
 def name_basins(
@@ -121,8 +124,8 @@ def _mode(right: float, spurious: float, rules: ModeRules) -> Mode:
     return Mode.SPURIOUS if spurious >= rules.spurious else Mode.NARROW
 
 
-def _median(values: NDArray[np.float32]) -> float:
-    return float(np.median(values)) if len(values) else float("nan")
+def _median(values: NDArray[np.float32]) -> float | None:
+    return float(np.median(values)) if len(values) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +148,32 @@ class Landscape:
     explained: tuple[float, float]
     """Share of the states' variance along each axis."""
     basins: Basins
+
+    def save(self, path: Path) -> None:
+        """Write everything into one .npz file."""
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        record = {"depth": self.depth, "segments": self.segments, "explained": self.explained}
+        with new_file(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, record=json.dumps({**record, "basins": asdict(self.basins)}), **arrays)
+
+    @classmethod
+    def load(cls, path: Path) -> "Landscape":
+        """Read what `save` wrote."""
+        with np.load(path, allow_pickle=False) as saved:
+            arrays = {name: saved[name] for name in _ARRAYS}
+            record = json.loads(str(saved["record"]))
+        basins = {**record["basins"], "mode": Mode(record["basins"]["mode"])}
+        one, two = record["explained"]
+        return cls(
+            depth=record["depth"],
+            segments=tuple(record["segments"]),
+            explained=(one, two),
+            basins=Basins(**basins),
+            **arrays,
+        )
+
+
+_ARRAYS = ("puzzle", "label", "points", "right", "residuals", "attractors")
 
 
 @torch.inference_mode()

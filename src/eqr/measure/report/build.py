@@ -51,7 +51,7 @@ def write_report(
 ) -> Written:
     """Write the report of a run: `RUN/report.html`, and beside it `report/figures` and `report/tables`.
 
-    Candidates are kept in `report/cache`, so that a second call only draws.
+    Candidates and landscapes are kept in `report/cache`, so that a second call only draws.
     """
     began = time.perf_counter()
     plan = plan or ReportPlan()
@@ -62,7 +62,7 @@ def write_report(
     folder = page.with_suffix("")
     traces = run_traces(source.reasoner, source.puzzles, plan.budget, folder / "cache", quiet=quiet)
     with progress("report", plan.landscapes + 8, unit="parts", quiet=quiet) as shown:
-        head, sections = _sections(traces, source, plan, shown)
+        head, sections = _sections(traces, source, plan, folder / "cache", shown)
         figures, tables = _export(folder, [head, *(part for s in sections for part in s.parts)])
         shown.advance()
     facts = _facts(source, traces)
@@ -88,7 +88,7 @@ def _commands(head: Sheet) -> dict[str, list[str]]:
 
 
 def _sections(
-    traces: Traces, source: Source, plan: ReportPlan, shown: Progress
+    traces: Traces, source: Source, plan: ReportPlan, cache: Path, shown: Progress
 ) -> tuple[Sheet, list[Section]]:
     setting = _setting(traces, source)
     costs = cost_rows(traces)
@@ -96,7 +96,7 @@ def _sections(
     basins = all_basins(traces)
     views: dict[int, Landscape] = {}
     for number in state_sections.pick_landscapes(basins, plan.landscapes):
-        views[number] = state_sections.draw_landscape(source, plan, number)
+        views[number] = state_sections.draw_landscape(source, plan, number, cache)
         shown.advance()
     views = dict(sorted(views.items(), key=lambda item: item[1].basins.mode.letter))
     makers: list[Callable[[], Section]] = [

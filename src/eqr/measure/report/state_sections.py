@@ -1,11 +1,14 @@
 """Sections that look inside: one puzzle segment by segment, residuals, the attractor landscape."""
 
+import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
+from eqr.measure.candidates import model_digest
 from eqr.measure.diagnostics import MODE_RULES, Basins, Landscape, Mode, landscape
-from eqr.measure.plots_grids import telling_segments, trajectory_figure
+from eqr.measure.plots_grids import look_of, telling_segments, trajectory_figure
 from eqr.measure.plots_landscape import landscapes, residual_traces
 from eqr.measure.report.parts import Picture, Section, Sheet, decimals, percent, plain
 from eqr.measure.report.source import ReportPlan, Source
@@ -51,14 +54,18 @@ def _decoded(traces: Traces, setting: str) -> Picture:
     segments = telling_segments(grids, PANELS)
     inputs, label = np.asarray(traces.puzzles.inputs[puzzle]), np.asarray(traces.puzzles.labels[puzzle])
     chosen = grids[[segment - 1 for segment in segments]]
-    solved = "solves it" if traces.right[puzzle, start, -1] else "does not solve it"
+    why = "no trajectory solves its puzzle"
+    if traces.right[puzzle, start, -1]:
+        why = "of those that end right, the one that took longest to get there"
+    marks = "given cells grey, right ones green, wrong ones orange"
+    if look_of(traces.task).fills:
+        marks = "wrong cells crossed"
     return Picture(
         name="decoded-trajectory",
         figure=trajectory_figure(traces.task, inputs, label, chosen, segments),
-        caption=f"Decoded trajectory of puzzle {puzzle}, start {start}, which {solved}; chosen as the "
-        "one that took longest to find the answer. Shown are segments after which the answer changed: given "
-        "cells grey, right ones green, wrong ones orange or crossed, cells that changed since the panel "
-        f"before ringed. One trajectory out of: {setting}",
+        caption=f"Decoded trajectory of puzzle {puzzle}, start {start}: {why}. Shown are segments after "
+        f"which the answer changed; {marks}, cells that changed since the panel before ringed. One of "
+        f"{traces.right[..., 0].size:,} trajectories: {setting}",
         alt=f"The puzzle and its decoded grid after segments {', '.join(map(str, segments))}.",
     )
 
@@ -129,14 +136,24 @@ def pick_landscapes(basins: Sequence[Basins], count: int) -> list[int]:
     return sorted(picked, key=lambda number: (basins[number].mode.letter, number))
 
 
-def draw_landscape(source: Source, plan: ReportPlan, number: int) -> Landscape:
-    """Run the many starts of one puzzle."""
-    puzzles = source.puzzles
-    return landscape(
+def draw_landscape(source: Source, plan: ReportPlan, number: int, folder: Path) -> Landscape:
+    """Run the many starts of one puzzle, or read them from the folder that keeps them."""
+    puzzles, rules = source.puzzles, MODE_RULES
+    puzzle, identity = np.array(puzzles.inputs[number]), int(puzzles.identities[number])
+    made_from = [model_digest(source.reasoner), plan.landscape_budget.digest(), rules.digest()]
+    made_from += [str(plan.landscape_starts), str(identity), puzzle.tobytes().hex()]
+    key = hashlib.sha256("/".join(made_from).encode()).hexdigest()[:16]
+    path = folder / f"landscape-{key}.npz"
+    if path.is_file():
+        return Landscape.load(path)
+    view = landscape(
         source.reasoner,
-        np.array(puzzles.inputs[number]),
+        puzzle,
         np.array(puzzles.labels[number]),
         starts=plan.landscape_starts,
         budget=plan.landscape_budget,
-        identity=int(puzzles.identities[number]),
+        identity=identity,
+        rules=rules,
     )
+    view.save(path)
+    return view
