@@ -6,7 +6,7 @@ run them (a test holds the two equal). All figures of a report are computed from
 """
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -40,6 +40,8 @@ class Traces:
     """Shape (puzzles, starts, depths); column d - 1 is depth d."""
     seconds: float = 0.0
     """What the run took."""
+    _halts: dict[str, NDArray[np.int64]] = field(default_factory=dict, repr=False)
+    """Where each halting rule asked about so far stops the starts, by the rule's digest."""
 
     @property
     def depth(self) -> int:
@@ -66,6 +68,13 @@ class Traces:
     def residuals(self) -> NDArray[np.float32]:
         """(puzzles, starts, depths): change of the latents in each segment."""
         return self.candidates.residuals[..., -1]
+
+    def halts(self, rule: HaltingRule) -> NDArray[np.int64]:
+        """Return where a rule stops each start, (puzzles, starts); `depth` + 1 where it does not."""
+        key = rule.digest()
+        if key not in self._halts:
+            self._halts[key] = _halts(self, rule)
+        return self._halts[key]
 
     def at(self, depth: int, breadth: int | None = None) -> Candidates:
         """Return the candidates (puzzles, starts) of a smaller budget."""
@@ -108,21 +117,21 @@ def run_traces(
 def replay(traces: Traces, rule: HaltingRule, depth: int | None = None) -> Candidates:
     """Return the candidates (puzzles, starts) that a halting rule would have ended with, within a depth."""
     depth = depth or traces.depth
-    halts = _halts(traces, rule, depth)
-    return _stopped(traces, np.where(halts < 0, depth, halts), halts >= 0)
+    halts = traces.halts(rule)
+    return _stopped(traces, np.minimum(halts, depth), halts <= depth)
 
 
 def race(traces: Traces, rule: HaltingRule, depth: int, breadth: int, *, abreast: int = 8) -> Candidates:
     """Return the candidates (puzzles, breadth) of a race among the first starts (see `Budget.race`)."""
-    halts = _halts(traces, rule, depth)[:, :breadth]
-    ends = np.where(halts < 0, depth, halts)
+    halts = traces.halts(rule)[:, :breadth]
+    ends = np.minimum(halts, depth)
     status = np.full(ends.shape, Status.RAN_OUT, np.uint8)
     gang = gang_size(breadth, abreast)
     won = np.zeros(len(ends), bool)
     for first in range(0, breadth, gang):
         part = slice(first, first + gang)
         ends[won, part], status[won, part] = 0, Status.NOT_RUN
-        halted = (halts[:, part] >= 0) & ~won[:, None]
+        halted = (halts[:, part] <= depth) & ~won[:, None]
         winner = np.asarray(halted.any(axis=1))
         finish = np.where(halted, ends[:, part], depth + 1).min(axis=1)[:, None]
         here = halted & (ends[:, part] == finish)
@@ -135,16 +144,14 @@ def race(traces: Traces, rule: HaltingRule, depth: int, breadth: int, *, abreast
     return chosen
 
 
-def _halts(traces: Traces, rule: HaltingRule, depth: int) -> NDArray[np.int64]:
-    """Return the depth at which a rule stops each start, (puzzles, starts); -1 where it does not.
-
-    The rule itself decides, on readings put together again from the table (HRM's continue score is not kept).
-    """
+def _halts(traces: Traces, rule: HaltingRule) -> NDArray[np.int64]:
+    """Ask the rule itself, on readings put together from the table (HRM's continue score is not kept)."""
     shape = traces.candidates.status.shape[:2]
     rows = shape[0] * shape[1]
     counters = rule.start(rows)
-    halts = np.full(rows, -1, np.int64)
-    for number in range(1, depth + 1):
+    never = traces.depth + 1
+    halts = np.full(rows, never, np.int64)
+    for number in range(1, traces.depth + 1):
         here = traces.at(number)
         tokens = torch.from_numpy(here.tokens.reshape(rows, -1).astype(np.int64))
         reading = Reading(
@@ -154,7 +161,7 @@ def _halts(traces: Traces, rule: HaltingRule, depth: int) -> NDArray[np.int64]:
             residual=torch.from_numpy(np.ascontiguousarray(here.residuals[..., -1]).reshape(rows)),
         )
         counters, halted = rule.update(counters, reading, torch.full((rows,), number))
-        halts[(halts < 0) & halted.numpy()] = number
+        halts[(halts == never) & halted.numpy()] = number
     return halts.reshape(shape)
 
 
