@@ -4,7 +4,6 @@ A figure takes a list of these, so it can be drawn from a sweep (`eqr.measure.sc
 from numbers typed in a notebook. Shares lie in 0..1; `low` and `high` bound a 95% interval.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -104,8 +103,3 @@ class TrainingCostRow(Row):
     memory: float
     """Bytes of activations and parameter-side memory kept for the backward pass."""
     this_recipe: bool
-
-
-def columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """Turn rows into columns by name."""
-    return {name: [getattr(row, name) for row in rows] for name in (rows[0].to_json() if rows else ())}

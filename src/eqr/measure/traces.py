@@ -28,6 +28,8 @@ from eqr.tasks.base import PAD, Task
 
 WINDOW = 3
 """Residuals kept at each depth: what Top-1 converged averages."""
+PART = 32
+"""Puzzles saved at a time, so that an interrupted run keeps most of what it has."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -105,6 +107,7 @@ def run_traces(
         budget=budget,
         depths=tuple(range(1, budget.depth + 1)),
         window=min(WINDOW, budget.depth),
+        part=PART,
     )
     table = CandidateTable.open(folder / f"candidates-{manifest.digest()}", manifest)
     fill(table, reasoner, puzzles, quiet=quiet)
