@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import eqr.measure.traces as traces_module
+from eqr.cli.evaluate import app as evaluate
 from eqr.cli.report import app, summary
 from eqr.errors import UserError
 from eqr.measure.report import ReportPlan, state_sections, write_report
@@ -148,15 +149,17 @@ def test_headline_numbers_come_with_interval_price_and_command(written, page):
 
 
 def test_a_headline_command_prints_the_headline_number(written, tmp_path):
-    from eqr.cli.evaluate import app as evaluate
-
-    for row in (written.headline[1], written.headline[2]):
-        words = [*row["command"].split()[2:], "--json", "--out", str(tmp_path / row["budget"])]
+    """The averages over starts are `exact`, the others what a selection rule reaches."""
+    for number, rule in enumerate((None, None, None, "residual", "first-to-halt")):
+        row = written.headline[number]
+        words = [*row["command"].split()[2:], "--json", "--out", str(tmp_path / str(number))]
         result = CliRunner().invoke(evaluate, words)
         assert result.exit_code == 0, result.output
         said = json.loads(result.stdout)["budgets"][0]
-        assert said["exact"]["value"] == pytest.approx(row["exact"])
-        assert said["nfe"]["value"] == pytest.approx(row["nfe"] * PLAN.starts)
+        exact = said["exact"] if rule is None else said["selected"][rule]["exact"]
+        for end, name in (("value", "exact"), ("low", "low"), ("high", "high")):
+            assert exact[end] == pytest.approx(row[name])
+        assert said["nfe"]["value"] == pytest.approx(row["nfe"] * (PLAN.starts if rule is None else 1))
 
 
 def test_a_second_time_only_draws_the_same_page(run, written, monkeypatch):

@@ -77,6 +77,8 @@ def _headline(row: CostRow, traces: Traces, source: Source) -> HeadlineRow:
         options += " --halt head" + (" --race" if row.method.startswith("racing") else "")
     if source.split != "test":
         options += f" --split {source.split}"
+    if traces.budget.seed:
+        options += f" --seed {traces.budget.seed}"
     return HeadlineRow(
         budget=f"{row.method}, D={row.depth}" + ("" if row.breadth > 1 else ", B=1"),
         exact=row.exact,
