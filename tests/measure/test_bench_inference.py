@@ -5,7 +5,8 @@ import pytest
 import eqr.measure.bench_inference as bench
 from eqr.model import systems
 from eqr.model.reasoner import Reasoner
-from eqr.solve import Budget, HaltHead, rollout
+from eqr.solve import Budget, rollout
+from eqr.solve.halting import SETTLED
 from eqr.tasks import task_named
 from settling import Settling, puzzles_4x4
 
@@ -31,7 +32,7 @@ def test_savings_compare_halting_and_racing_with_the_whole_budget():
     assert share.holds == (share.value <= 0.25)
     right = [
         (rollout(reasoner, PUZZLES.inputs, budget).tokens == PUZZLES.labels).all(axis=1).mean()
-        for budget in (Budget(depth=64), Budget(depth=64, halting=HaltHead()))
+        for budget in (Budget(depth=64), Budget(depth=64, halting=SETTLED))
     ]
     assert lost.value == pytest.approx(100 * (right[0] - right[1]))
     assert 0 < kept.value < share.value

@@ -30,7 +30,7 @@ def solve(
     breadth: Annotated[int, typer.Option(help="Independent starts per puzzle.")] = 1,
     halt: Annotated[
         str, typer.Option(metavar="RULE", help="never, head, residual:0.02, stable:3; a+b both, a/b either.")
-    ] = "head",
+    ] = "head+stable:1",
     select: Annotated[
         str, typer.Option(metavar="RULE", help="Which start to believe; `verified` uses the task's check.")
     ] = "verified",

@@ -27,7 +27,7 @@ from eqr.solve.budget import Budget
 from eqr.solve.candidates import Candidates
 from eqr.solve.engine import Engine, Puzzle
 from eqr.solve.gather import Gather
-from eqr.solve.halting import AllOf, FixedDepth, HaltHead, HaltingRule, fingerprint
+from eqr.solve.halting import SETTLED, AllOf, FixedDepth, HaltingRule, fingerprint
 from eqr.solve.rollout import rollout
 from eqr.solve.selection import First, FirstToHalt, MajorityVote, SelectionRule
 from eqr.tasks import task_named
@@ -145,17 +145,17 @@ def _growth(reasoner: Reasoner, grids: Tokens, slots: int, depth: int) -> list[F
 def savings(
     reasoner: Reasoner, puzzles: PuzzleSet, *, depth: int = 64, breadth: int = 8, slots: int = 64
 ) -> list[Figure]:
-    """Measure on a trained model what halting and racing keep of the accuracy, and at which cost."""
+    """Measure on a trained model what halting (`head+stable:1`) and racing keep of the accuracy, and cost."""
     task = task_named(puzzles.task)
     whole = Budget(depth=depth, breadth=breadth)
-    head = whole.replace(halting=HaltHead())
+    early_exit = whole.replace(halting=SETTLED)
     full = _run(reasoner, puzzles, whole, slots)
-    halted = _run(reasoner, puzzles, head.replace(breadth=1), slots)
-    raced = _run(reasoner, puzzles, head.replace(race=True), slots)
+    halted = _run(reasoner, puzzles, early_exit.replace(breadth=1), slots)
+    raced = _run(reasoner, puzzles, early_exit.replace(race=True), slots)
     single, single_nfe = _accuracy(full[:, :1], puzzles, task, First())
     early, early_nfe = _accuracy(halted, puzzles, task, First())
     majority, majority_nfe = _accuracy(full, puzzles, task, MajorityVote())
-    race, race_nfe = _accuracy(raced, puzzles, task, FirstToHalt(abreast=head.abreast))
+    race, race_nfe = _accuracy(raced, puzzles, task, FirstToHalt(abreast=early_exit.abreast))
     lost, share, kept = single - early, early_nfe / single_nfe, race_nfe / majority_nfe
     return [
         Figure(

@@ -193,10 +193,8 @@ _SYNTAX: dict[str, tuple[type[HaltingRule], tuple[str, ...]]] = {
     "residual": (ResidualBelow, ("tolerance", "patience")),
     "stable": (AnswerStable, ("patience",)),
 }
-HALTING_HELP = (
-    "never, head[:threshold[:patience]], residual:tolerance[:patience], stable[:patience], depth:n; "
-    "a+b halts when both say so, a/b when either does"
-)
+SETTLED = AllOf(rules=(HaltHead(), AnswerStable(patience=1)))
+"""`head+stable:1`: the head says done and the answer stands; the head alone is too often wrong at first."""
 
 
 def parse_halting(text: str) -> HaltingRule | None:

@@ -167,10 +167,6 @@ SELECTIONS: dict[str, Callable[[], SelectionRule]] = {
     "majority": MajorityVote,
     "verified": VerifiedFirst,
 }
-SELECTION_HELP = (
-    "first, residual[:window], logits[:window], probe, halt, first-to-halt, majority, "
-    "verified (uses a verifier: the task's own check)"
-)
 
 
 def parse_selection(text: str) -> SelectionRule:

@@ -21,14 +21,14 @@ from eqr.solve.budget import Budget
 from eqr.solve.candidates import Status
 from eqr.solve.engine import SLOTS, Engine, Puzzle
 from eqr.solve.gather import Block, Gather
-from eqr.solve.halting import HaltHead
+from eqr.solve.halting import SETTLED
 from eqr.solve.loading import load_reasoner
 from eqr.solve.rollout import Dynamics, unroll
 from eqr.solve.selection import SelectionRule, VerifiedFirst, verifier
 from eqr.tasks import task_named
 from eqr.tasks.base import Task, Tokens
 
-SOLVE_BUDGET = Budget(depth=64, halting=HaltHead())
+SOLVE_BUDGET = Budget(depth=64, halting=SETTLED)
 """What a single puzzle gets unless asked otherwise: deep, but only as deep as it needs."""
 
 
