@@ -105,12 +105,11 @@ def _solve_hardest(run: Path, traces: "Traces", starts: int) -> None:
     import numpy as np
 
     from eqr.cli.solve import show_answer
-    from eqr.solve import Budget, HaltHead, Solver
+    from eqr.solve import Budget, Solver
+    from eqr.solve.halting import SETTLED
 
     hardest = int(np.argmax(traces.puzzles.ratings))
-    solver = Solver(
-        run, budget=Budget(depth=traces.depth, breadth=starts, halting=HaltHead(), race=starts > 1)
-    )
+    solver = Solver(run, budget=Budget(depth=traces.depth, breadth=starts, halting=SETTLED, race=starts > 1))
     puzzle = np.array(traces.puzzles.inputs[hardest])
     print(solver.task.render(puzzle) + "\n")
     show_answer(solver, solver.solve(puzzle), trace=True, color=sys.stdout.isatty())

@@ -208,7 +208,7 @@ def accuracy_by_difficulty(rows: Sequence[DifficultyRow], *, rating: str = "rati
 
 @styled
 def depth_by_difficulty(rows: Sequence[DifficultyRow], *, rating: str = "rating", most: int) -> "Figure":
-    """Draw the depth at which the halt head stops (median, middle half) for ranges of the rating."""
+    """Draw the depth at which a start halts (median, middle half) for ranges of the rating."""
     figure = new_figure(NARROW * 1.5, 2.7)
     axes = figure.subplots()
     places = np.arange(len(rows))

@@ -24,7 +24,7 @@ from eqr.measure.statistics import (
 )
 from eqr.measure.traces import Traces, race, replay
 from eqr.solve.candidates import Candidates
-from eqr.solve.halting import HaltHead, HaltingRule
+from eqr.solve.halting import SETTLED, HaltingRule
 from eqr.solve.selection import FirstToHalt
 
 FIXED, HALTED = "fixed depth", "halting"
@@ -55,7 +55,7 @@ def scaling_rows(traces: Traces) -> list[ScalingRow]:
 
 def cost_rows(traces: Traces, rule: HaltingRule | None = None) -> list[CostRow]:
     """Score fixed depth, halting and racing, and Top-1 converged of all starts, with what each costs."""
-    rule, breadth = rule or HaltHead(), traces.breadth
+    rule, breadth = rule or SETTLED, traces.breadth
     rows = []
     for depth in powers_of_two(traces.depth):
         whole = _outcomes(traces, traces.at(depth))
@@ -94,7 +94,7 @@ def breadth_rows(traces: Traces, depth: int | None = None) -> list[BreadthRow]:
 
 def difficulty_rows(traces: Traces, rule: HaltingRule | None = None) -> list[DifficultyRow]:
     """Score ranges of the difficulty rating: accuracy at full depth, depth used under a halting rule."""
-    used = replay(traces, rule or HaltHead()).depth
+    used = replay(traces, rule or SETTLED).depth
     _, ratings = difficulty(traces)
     rows = []
     for part in by_rating(ratings, traces.right[:, :, -1]):

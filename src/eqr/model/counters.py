@@ -58,9 +58,12 @@ class NoiseBank:
         generator = torch.Generator().manual_seed(seed)
         self.vectors = torch.randn(self.SIZE, width, generator=generator).to(device or torch.device("cpu"))
 
-    def pick(self, keys: Tensor, counter: int, tokens: int) -> Tensor:
-        """Return noise (tokens, rows, width) for application number `counter` of the rows with these keys."""
-        base = scramble(keys + counter)
-        token = torch.arange(tokens, device=keys.device).unsqueeze(1)
-        index = scramble(base + token) & (self.SIZE - 1)
-        return torch.nn.functional.embedding(index, self.vectors)
+    def choose(self, keys: Tensor, applications: int, tokens: int) -> Tensor:
+        """Return which vectors the applications of a segment add, (applications, tokens, rows)."""
+        counters = torch.arange(applications, device=keys.device).view(-1, 1, 1)
+        base = scramble(keys + counters)
+        return scramble(base + torch.arange(tokens, device=keys.device).unsqueeze(1)) & (self.SIZE - 1)
+
+    def pick(self, chosen: Tensor) -> Tensor:
+        """Return noise (tokens, rows, width) for one application's choice (tokens, rows)."""
+        return torch.nn.functional.embedding(chosen, self.vectors)

@@ -52,7 +52,11 @@ def _composed(h: Tensor, up: Tensor, down: Tensor, dim: int) -> Tensor:
 
 
 def _scale(h: Tensor, dim: int) -> Tensor:
-    return torch.rsqrt(h.square().mean(dim=dim, keepdim=True) + EPSILON)
+    if dim == 0:
+        return torch.rsqrt(h.square().mean(dim=0, keepdim=True) + EPSILON)
+    # along contiguous memory the norm needs one pass and no square in memory; along tokens it is slow
+    norm = torch.linalg.vector_norm(h, dim=dim, keepdim=True)
+    return torch.rsqrt(norm.square() / h.shape[dim] + EPSILON)
 
 
 def _normalise_(h: Tensor, dim: int) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ without a graph. Seven of 21 is TRM's last cycle, two of six HRM's one-step grad
 back-propagation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,20 +29,20 @@ class Damped:
         return torch.lerp(z, self.application(z, condition), 1.0 - self.damping)
 
 
+@dataclass(frozen=True)
 class Noisy:
     """f(z) + scale * eps, eps fresh for every application and drawn from the rows' own keys."""
 
-    def __init__(
-        self, application: Application, scale: float | Tensor, bank: NoiseBank, keys: Tensor, stream: int
-    ) -> None:
-        self.application, self.scale = application, scale
-        self._bank, self._keys, self._counter = bank, keys, stream
+    application: Application
+    scale: float | Tensor
+    bank: NoiseBank
+    choices: Iterator[Tensor]
+    """Which noise each application of the segment adds, in order; shared by its two states."""
 
     def __call__(self, z: Tensor, condition: Tensor | None) -> Tensor:
         """Apply and perturb."""
-        self._counter += 2  # the two states' streams interleave
-        eps = self._bank.pick(self._keys, self._counter, z.shape[0]).to(z.dtype)
         moved = self.application(z, condition)
+        eps = self.bank.pick(next(self.choices)).to(z.dtype)
         if isinstance(self.scale, float):
             return moved.add(eps, alpha=self.scale)
         return torch.addcmul(moved, eps, self.scale.to(z.dtype))

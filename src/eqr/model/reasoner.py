@@ -129,8 +129,9 @@ class Reasoner(Saved):
                 if self.log_noise is None:
                     raise UserError("this model has no learned noise scale; set path.learned_noise to false")
                 scales = [self.log_noise[0].exp(), self.log_noise[-1].exp()]
-            answer = Noisy(answer, scales[0], bank, keys, stream=0)
-            scratch = Noisy(scratch, scales[1], bank, keys, stream=1)
+            choices = iter(bank.choose(keys, len(self._moves), self.config.tokens))
+            answer = Noisy(answer, scales[0], bank, choices)
+            scratch = Noisy(scratch, scales[1], bank, choices)
         return Wrapped(answer=answer, scratch=scratch)
 
     def _noise_bank(self, device: torch.device) -> NoiseBank:

@@ -74,7 +74,7 @@ def _headline(row: CostRow, traces: Traces, source: Source) -> HeadlineRow:
     config = source.reasoner.config
     options = f"--depth {row.depth} --breadth {traces.breadth}"
     if row.method.startswith((HALTED, "racing")):
-        options += " --halt head" + (" --race" if row.method.startswith("racing") else "")
+        options += " --halt head+stable:1" + (" --race" if row.method.startswith("racing") else "")
     if source.split != "test":
         options += f" --split {source.split}"
     if traces.budget.seed:

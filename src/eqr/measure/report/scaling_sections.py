@@ -71,8 +71,8 @@ def spending(traces: Traces, costs: Sequence[CostRow], setting: str) -> Section:
             caption="Exact accuracy against NFE, the mean number of segments spent on a puzzle over all its "
             "starts. Each line runs over the greatest depth allowed, in powers of two. Fixed depth and "
             "halting use one start (averaged over the starts there are); halting stops when the halt head "
-            "says so; racing takes the first start that halts and cancels the others. Bands: 95% over "
-            f"puzzles. {setting}",
+            "says so and the answer stands; racing takes the first start that halts and cancels the others. "
+            f"Bands: 95% over puzzles. {setting}",
             alt="Line plot of accuracy against NFE for "
             + ", ".join(dict.fromkeys(row.method for row in costs))
             + ".",
@@ -135,8 +135,8 @@ def difficulties(traces: Traces, setting: str) -> Section:
             Picture(
                 name="depth-by-difficulty",
                 figure=plots.depth_by_difficulty(rows, rating=name, most=traces.depth),
-                caption=f"Segments until the halt head stops, by {name}: median and middle half over puzzles "
-                f"and starts; a start that never halts counts as {traces.depth}. {setting}",
+                caption=f"Segments until halting (head says done, answer stands), by {name}: median and "
+                f"middle half over puzzles and starts; a start that never halts counts as {traces.depth}. {setting}",
                 alt=f"Depth used against {name} in {len(rows)} bins.",
             ),
             Picture(
