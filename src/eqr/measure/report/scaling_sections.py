@@ -136,7 +136,8 @@ def difficulties(traces: Traces, setting: str) -> Section:
                 name="depth-by-difficulty",
                 figure=plots.depth_by_difficulty(rows, rating=name, most=traces.depth),
                 caption=f"Segments until halting (head says done, answer stands), by {name}: median and "
-                f"middle half over puzzles and starts; a start that never halts counts as {traces.depth}. {setting}",
+                f"middle half over puzzles and starts; a start that never halts counts as {traces.depth}. "
+                f"{setting}",
                 alt=f"Depth used against {name} in {len(rows)} bins.",
             ),
             Picture(
