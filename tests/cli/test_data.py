@@ -145,4 +145,5 @@ def test_an_interrupted_build_leaves_nothing_behind(tmp_path, workers):
     _, said = build.communicate(timeout=60)
     assert build.returncode == 130, said
     assert "Traceback" not in said
+    assert said.rstrip().endswith("interrupted")
     assert left_in(tmp_path) == []

@@ -1,7 +1,7 @@
 """The `eqr` command: a verb per module, loaded only when that verb is used.
 
-`main` is the entry point. It turns a `UserError` into one clear line and exit code 2, Ctrl-C into exit code
-130, and leaves a traceback only for bugs.
+`main` is the entry point. It turns a `UserError` into one clear line and exit code 2, Ctrl-C into one line
+and exit code 130, and leaves a traceback only for bugs.
 """
 
 import importlib
@@ -31,32 +31,53 @@ COMMANDS = {
 
 
 class LazyCommands(TyperGroup):
-    """Knows every verb's help line without importing its module, so that `eqr --help` is quick."""
+    """Loads verbs by name; their modules import what is heavy on use, so that `eqr --help` is quick."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the verbs in the order a newcomer meets them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        """Load a verb's module and return its command; for the help screen a stand-in line is enough."""
+        """Load a verb's module and return its command, with the verb's line for the help screen."""
         if name not in COMMANDS:
             return None
         module, summary = COMMANDS[name]
         command = typer.main.get_command(importlib.import_module(module).app)
         command.name = name
         command.short_help = summary
-        _tidy(command)
+        _tidy(command, ctx)
         return command
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options of `eqr` itself."""
+        return _tidy_flags(super().get_params(ctx))
 
-def _tidy(command: Any) -> None:
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb; Ctrl-C and a reader that went away end here, typer would say nothing."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            print("\ninterrupted" if sys.stderr.isatty() else "interrupted", file=sys.stderr)
+            raise typer.Exit(130) from None
+        except BrokenPipeError:
+            # `eqr ... | head`: leave quietly, without Python's complaint at shutdown
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(0) from None
+
+
+def _tidy(command: Any, ctx: Any) -> None:
     """Leave out of a verb's help what says nothing: completion (installed for `eqr` as a whole), `<bool>`."""
     command.params = [option for option in command.params if "completion" not in (option.name or "")]
-    for option in command.params:
+    _tidy_flags(command.get_params(ctx))
+    for inner in getattr(command, "commands", {}).values():
+        _tidy(inner, ctx)
+
+
+def _tidy_flags(options: list[Any]) -> list[Any]:
+    for option in options:
         if getattr(option, "is_flag", False) and option.metavar is None:
             option.metavar = " "
-    for inner in getattr(command, "commands", {}).values():
-        _tidy(inner)
+    return options
 
 
 app = typer.Typer(
@@ -101,10 +122,3 @@ def main() -> None:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
-    except BrokenPipeError:
-        # the reader went away (`eqr ... | head`); leave quietly, without Python's complaint at shutdown
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
