@@ -62,6 +62,14 @@ def test_a_damaged_last_one_falls_back_to_the_one_before(tmp_path, damage):
     assert path.name in found.damaged[0]
 
 
+def test_a_damaged_newer_one_never_displaces_what_is_saved_after_it(tmp_path):
+    store = Checkpoints(tmp_path, keep=1)
+    store.save(make(9)).write_bytes(b"")
+    path = store.save(make(5))
+    assert store.paths() == [path]
+    assert store.latest().checkpoint.step == 5
+
+
 def test_when_all_are_damaged_it_says_so(tmp_path):
     store = Checkpoints(tmp_path, keep=3)
     store.save(make(1)).write_bytes(b"")

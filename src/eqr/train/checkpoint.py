@@ -49,15 +49,17 @@ class Checkpoints:
         return sorted(self.folder.glob("step-*.safetensors"))
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Write a checkpoint; only then remove those beyond the last `keep`."""
+        """Write a checkpoint; only then remove older ones beyond the last `keep`, and newer, damaged ones."""
         path = self.folder / f"step-{checkpoint.step:09d}.safetensors"
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
         record = json.dumps({"step": checkpoint.step, **checkpoint.record})
         metadata = {"format": FORMAT, "record": record, "digest": _digest(tensors, record)}
         with new_file(path) as temporary:
             temporary.write_bytes(save(tensors, metadata))
-        for old in self.paths()[: -self.keep]:
-            old.unlink(missing_ok=True)
+        past = [other for other in self.paths() if other < path]
+        future = [other for other in self.paths() if other > path]  # passed over when the run went on
+        for other in past[: max(len(past) - self.keep + 1, 0)] + future:
+            other.unlink(missing_ok=True)
         return path
 
     def latest(self) -> Found | None:
