@@ -139,7 +139,7 @@ def test_a_failed_save_leaves_the_old_model(folder, monkeypatch):
     def fail(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("eqr.model.saving.save_file", fail)
+    monkeypatch.setattr("pathlib.Path.write_bytes", fail)
     with pytest.raises(UserError, match="No space left"):
         Reasoner(small("trm")).save_pretrained(folder)
     assert Reasoner.from_pretrained(folder).config == small("eqr")

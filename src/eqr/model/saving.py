@@ -13,7 +13,7 @@ from typing import Any, Self
 from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, HFValidationError
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from eqr.errors import UserError
@@ -99,7 +99,7 @@ def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
     """Write tensors as safetensors, atomically."""
     with new_file(path) as temporary:
         plain = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-        save_file(plain, temporary, metadata={"format": "pt"})
+        temporary.write_bytes(save(plain, metadata={"format": "pt"}))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
