@@ -102,4 +102,6 @@ def test_a_missing_device_is_named():
     if not torch.cuda.is_available():
         with pytest.raises(UserError, match="no CUDA device"):
             local_device("cuda")
+    with pytest.raises(UserError, match="'gpu' is no device"):
+        local_device("gpu")
     assert local_device("cpu") == torch.device("cpu")
