@@ -130,6 +130,7 @@ def test_a_setting_can_choose_another_kind():
         ("model.widht=3", "did you mean 'width'"),
         ("halting.explore=0.5", "did you mean 'exploration'"),
         ("rows=none", "rows = 'none'"),
+        ("seed=-1", "seed = -1"),
         ("rows", "not of the form key=value"),
         ("schedule.tracked=99", "only 6 applications"),
         ('data.options={"clue": 5}', "did you mean 'clues'"),

@@ -20,6 +20,8 @@ from eqr.train.optimizer import AdamAtan2, AnyOptimizer, Decay, Rate, SignDescen
 from eqr.train.schedule import AnySchedule, Curriculum, SegmentedOnline
 from eqr.value import Value
 
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+
 
 class Generated(Value):
     """Puzzles from the task's own generator."""
@@ -29,7 +31,7 @@ class Generated(Value):
     train: PositiveInt = 1000
     validation: PositiveInt = 256
     test: NonNegativeInt = 1000
-    seed: int = 42
+    seed: Seed = 42
     options: dict[str, Any] = Field(default_factory=dict)
     """The generator's options (`eqr tasks --json` lists them)."""
     endless: bool = False
@@ -51,7 +53,7 @@ class Folder(Value):
     path: str
     validation: PositiveInt = 256
     """Puzzles held out from `train` for validation where the folder has no validation split."""
-    seed: int = 42
+    seed: Seed = 42
     """Decides which are held out."""
 
 
@@ -69,7 +71,7 @@ class Evaluation(Value):
     """Depths reported; the last decides which weights are best."""
     test_puzzles: PositiveInt = 1000
     """Test puzzles used at the end, at most."""
-    seed: int = 0
+    seed: Seed = 0
 
     @model_validator(mode="after")
     def _depths_ascend(self) -> "Evaluation":
@@ -119,7 +121,7 @@ class Recipe(Value):
     """Seconds of training, evaluation not counted, after which the run ends."""
     evaluation: Evaluation = Evaluation()
     saving: Saving = Saving()
-    seed: int = 0
+    seed: Seed = 0
     threads: PositiveInt | None = None
     """Cores used on cpu, None for all; the same number gives the same weights bit for bit."""
     rows_per_cut: PositiveInt | None = None
