@@ -193,6 +193,15 @@ def test_learned_noise_must_be_there_to_be_used():
         model.segment(*reorder(begin(model)), path=NOISY.replace(learned_noise=True))
 
 
+def test_learned_noise_starts_where_the_fixed_scale_is_and_decays_to_it():
+    fixed = Reasoner(small("eqr", path=NOISY))
+    learned = Reasoner(small("eqr", path=NOISY.replace(learned_noise=True)))
+    assert not learned.log_noise.any(), "weight decay shrinks towards zero, which must be the scale given"
+    with torch.no_grad():
+        parts = reorder(begin(fixed))
+        assert torch.allclose(fixed.segment(*parts).answer, learned.segment(*parts).answer, atol=1e-5)
+
+
 def reorder(parts):
     x, keys, depths, state = parts
     return state, x, keys, depths

@@ -48,10 +48,9 @@ class Reasoner(Saved):
         nn.init.zeros_(self.halt_head.weight)
         nn.init.constant_(self.halt_head.bias, HALT_BIAS)
         self.starter = make_starter(config, generator)
+        # relative to the config's, so that weight decay pulls towards that scale and not towards 1
         self.log_noise = (
-            nn.Parameter(torch.full((2 if config.two_states else 1,), config.path.noise).log())
-            if config.path.learned_noise
-            else None
+            nn.Parameter(torch.zeros(2 if config.two_states else 1)) if config.path.learned_noise else None
         )
         # trained by sign descent on the rows a batch uses, hence not an ordinary parameter
         table = torch.zeros(config.identities, width) if config.identities else None
@@ -128,7 +127,8 @@ class Reasoner(Saved):
             if path.learned_noise:
                 if self.log_noise is None:
                     raise UserError("this model has no learned noise scale; set path.learned_noise to false")
-                scales = [self.log_noise[0].exp(), self.log_noise[-1].exp()]
+                learned = self.config.path.noise * self.log_noise.exp()
+                scales = [learned[0], learned[-1]]
             choices = iter(bank.choose(keys, len(self._moves), self.config.tokens))
             answer = Noisy(answer, scales[0], bank, choices)
             scratch = Noisy(scratch, scales[1], bank, choices)
