@@ -14,6 +14,9 @@ from eqr.data.workers import ROWS, Block, Blocks
 from eqr.errors import UserError
 from eqr.tasks.base import Generate, Task
 
+FIRST = 1 << 40
+"""Number of the stream's first block: a set built with the same seed takes blocks from 0 on."""
+
 
 class GeneratedStream:
     """Fresh puzzles without end; rank r of w reads blocks r, r + w, ... of the seed's sequence of blocks.
@@ -94,7 +97,12 @@ class GeneratedStream:
         number = turn * self.world + self.rank
         if self._blocks is None:
             self._blocks = Blocks(
-                self.task, self.options, seed=self.seed, workers=self.workers, start=number, stride=self.world
+                self.task,
+                self.options,
+                seed=self.seed,
+                workers=self.workers,
+                start=FIRST + number,
+                stride=self.world,
             )
         return _batch(next(self._blocks), number).rows(slice(offset, None))
 
