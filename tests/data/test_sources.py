@@ -63,6 +63,13 @@ def test_mazes_come_as_csv_too(tmp_path):
     np.testing.assert_array_equal(read.labels, made.labels)
 
 
+def test_an_ambiguous_maze_is_no_maze_with_one_path(tmp_path):
+    file = write(tmp_path / "m.csv", ["x,######S  ##   ##  G######,######So ## oo##  G######,4\n"])
+    assert len(read_csv(file, task_named("maze-1k-5x5"))) == 1
+    with pytest.raises(UserError, match=r"line 2: the maze has several shortest paths"):
+        read_csv(file, task_named("maze-5x5"))
+
+
 def broken(change) -> list[str]:
     lines = rows(SUDOKU, FOUR["train"].take(range(4)))
     lines[2] = change(lines[2])

@@ -21,7 +21,7 @@ CHUNK = 512
 def require_sound(
     task: Task, inputs: Tokens, labels: Tokens, where: Callable[[int], str], *, quiet: bool = True
 ) -> None:
-    """Raise a `UserError` for a row that is ill-formed, wrongly labelled or (Sudoku) ambiguous.
+    """Raise a `UserError` for a row that is ill-formed, wrongly labelled or, if one answer is due, ambiguous.
 
     `where(row)` names the row in its file. Rows with ignored cells (label 0) have no whole answer to judge.
     """
@@ -43,6 +43,16 @@ def _require_sound(
     if isinstance(task, Sudoku):
         for row in rows.tolist():
             _require_unique(task, inputs[row], where(row))
+        return
+    from eqr.tasks.maze import MazeUnique  # loads numba, as every maze task has by now
+
+    if isinstance(task, MazeUnique):
+        several = task.shortest_paths(inputs[rows]) > 1
+        if several.any():
+            raise UserError(
+                f"{where(int(rows[np.argmax(several)]))}: the maze has several shortest paths, {task.name} "
+                "promises one; import it as maze-1k with --task, or remove the row"
+            )
 
 
 def _unsolved(task: Task, inputs: Tokens, labels: Tokens) -> NDArray[np.bool_]:
