@@ -41,12 +41,12 @@ class _TimedPool(RowPool):
 
     def __init__(self, pool: RowPool) -> None:
         super().__init__(pool.workers, pool.rows_per_cut)
-        self.seconds: list[float] = []
+        self.seconds = 0.0
 
     def map(self, work: Callable[[slice], T], rows: int) -> list[T]:
         began = time.perf_counter()
         results = super().map(work, rows)
-        self.seconds.append(time.perf_counter() - began)
+        self.seconds += time.perf_counter() - began
         return results
 
 
@@ -57,18 +57,20 @@ def step_cost(recipe: Recipe, *, steps: int = 200, warmup: int = 20) -> StepCost
         splits = load_data(recipe.data, run, quiet=True)
         trainer = Trainer(recipe, open_stream(recipe, splits))
         trainer.pool = timed = _TimedPool(trainer.pool)
-        journal, meter, whole = Journal(run, recipe, step=0), Meter(), []
+        journal, meter = Journal(run, recipe, step=0), Meter()
+        whole, inside = [], []
         for _ in range(warmup + steps):
-            began = time.perf_counter()
+            began, timed.seconds = time.perf_counter(), 0.0
             meter.add(trainer.step().stats, recipe.rows)
             if trainer.step_number % recipe.saving.log_every == 0:
                 journal.write("train", trainer.step_number, meter.flush())
             whole.append(time.perf_counter() - began)
-    outside = [1.0 - inner / outer for inner, outer in zip(timed.seconds, whole, strict=True)][warmup:]
+            inside.append(timed.seconds)
+    outside = [1.0 - inner / outer for inner, outer in zip(inside, whole, strict=True)][warmup:]
     step = median(whole[warmup:])
     return StepCost(
         step=1e3 * step,
-        model=1e3 * median(timed.seconds[warmup:]),
+        model=1e3 * median(inside[warmup:]),
         outside=median(outside),
         steps_per_second=1.0 / step,
         rows=recipe.rows,
