@@ -259,6 +259,8 @@ def test_sources_are_recognised_and_split_without_sharing(tmp_path):
     named = read_source(Import(source=str(file), test_from=tmp_path / "test.csv"))
     assert [(name, len(puzzles)) for name, puzzles in named] == [("train", 30), ("test", 6)]
     write_folder(FOUR, SUDOKU, tmp_path / "hrm")
+    held_out = read_source(Import(source=str(tmp_path / "hrm"), count=20, validation=5))
+    assert sum(len(held_out[name]) for name in ("train", "validation")) == 25
     folder = read_source(Import(source=str(tmp_path / "hrm"), count=9))
     assert [(name, len(puzzles)) for name, puzzles in folder] == [("train", 9), ("test", 6)]
     with pytest.raises(UserError, match="did you mean 'sapientinc/sudoku-extreme'"):

@@ -69,17 +69,23 @@ def _read_files(
 ) -> dict[str, PuzzleSet]:
     more = {"validation": wanted.validation_from, "test": wanted.test_from}
     files = {**files, **{split: path for split, path in more.items() if path is not None}}
-    counts = {"train": wanted.count, "test": wanted.test}
-    if wanted.count is not None:  # what is split off comes on top of what was asked for
-        counts["train"] = wanted.count + wanted.validation + (0 if "test" in files else wanted.test or 0)
+    counts = {"train": _training_rows(wanted, set(files)), "test": wanted.test}
     return {
         split: read_csv(path, task, count=counts.get(split), seed=wanted.seed, quiet=quiet)
         for split, path in files.items()
     }
 
 
+def _training_rows(wanted: Import, splits: set[str]) -> int | None:
+    """How many training rows to draw: what is split off comes on top of what was asked for."""
+    if wanted.count is None:
+        return None
+    validation = 0 if "validation" in splits else wanted.validation
+    return wanted.count + validation + (0 if "test" in splits else wanted.test or 0)
+
+
 def _limited(sets: dict[str, PuzzleSet], wanted: Import) -> dict[str, PuzzleSet]:
-    for split, count in (("train", wanted.count), ("test", wanted.test)):
+    for split, count in (("train", _training_rows(wanted, set(sets))), ("test", wanted.test)):
         if count is not None and split in sets:
             sets[split] = sample(sets[split], count, wanted.seed)
     return sets
