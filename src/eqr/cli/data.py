@@ -58,6 +58,8 @@ def build(
         "validation": tenth if validation is None else validation,
         "test": tenth if test is None else test,
     }
+    if one_stream:  # published sets have no validation split: ours comes after theirs
+        sizes = {name: sizes[name] for name in ("train", "test", "validation")}
     options = kind.options(given)
     with new_folder(out, overwrite=overwrite) as folder:
         made = generate(
