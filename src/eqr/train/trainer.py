@@ -104,7 +104,7 @@ class Trainer:
             self.device.type,
             dtype=torch.bfloat16,
             enabled=self.recipe.precision is Precision.BFLOAT16,
-            # before PyTorch 2.11 a weight cast without a graph, before the window, would be used in it too
+            # older PyTorch would use a weight cast without a graph, before the window, inside it too
             cache_enabled=False,
         ):
             sums = self._objective.sums(self.model, self.flat, self.pool, self.rows, self.depth_limit(number))
