@@ -199,7 +199,7 @@ def test_learned_noise_starts_where_the_fixed_scale_is_and_decays_to_it():
     assert not learned.log_noise.any(), "weight decay shrinks towards zero, which must be the scale given"
     with torch.no_grad():
         parts = reorder(begin(fixed))
-        assert torch.allclose(fixed.segment(*parts).answer, learned.segment(*parts).answer, atol=1e-5)
+        assert torch.allclose(fixed.segment(*parts).answer, learned.segment(*parts).answer, atol=1e-3)
 
 
 def reorder(parts):
