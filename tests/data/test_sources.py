@@ -263,6 +263,8 @@ def test_sources_are_recognised_and_split_without_sharing(tmp_path):
     assert sum(len(held_out[name]) for name in ("train", "validation")) == 25
     folder = read_source(Import(source=str(tmp_path / "hrm"), count=9))
     assert [(name, len(puzzles)) for name, puzzles in folder] == [("train", 9), ("test", 6)]
+    with pytest.raises(UserError, match="go with CSV files"):
+        read_source(Import(source=str(tmp_path / "hrm"), test_from=tmp_path / "test.csv"))
     with pytest.raises(UserError, match="did you mean 'sapientinc/sudoku-extreme'"):
         read_source(Import(source="sapientinc/sudoku-extrem"))
 

@@ -85,6 +85,8 @@ def _training_rows(wanted: Import, splits: set[str]) -> int | None:
 
 
 def _limited(sets: dict[str, PuzzleSet], wanted: Import) -> dict[str, PuzzleSet]:
+    if wanted.validation_from is not None or wanted.test_from is not None:
+        raise UserError("--validation-from and --test-from go with CSV files; a folder brings its own splits")
     for split, count in (("train", _training_rows(wanted, set(sets))), ("test", wanted.test)):
         if count is not None and split in sets:
             sets[split] = sample(sets[split], count, wanted.seed)
