@@ -1,0 +1,48 @@
+"""The command line as a whole: help that fits a screen, and Ctrl-C that ends in one line."""
+
+import sys
+from types import ModuleType
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from eqr.cli import COMMANDS, app
+
+
+def test_help_fits_a_screen_and_lists_every_verb():
+    said = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
+    lines = said.splitlines()
+    assert len(lines) <= 32
+    assert max(map(len, lines)) <= 80
+    for verb, (_, summary) in COMMANDS.items():
+        assert any(verb in line and summary in line for line in lines)
+    assert "<bool>" not in said
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Add a verb `fail` that raises what it is given."""
+
+    def add(error: type[BaseException]) -> None:
+        verb = typer.Typer()
+
+        @verb.command()
+        def fail() -> None:
+            """Fail."""
+            raise error
+
+        module = ModuleType("failing")
+        module.app = verb
+        monkeypatch.setitem(sys.modules, "failing", module)
+        monkeypatch.setitem(COMMANDS, "fail", ("failing", "Fail."))
+
+    return add
+
+
+def test_ctrl_c_is_one_line_and_130(failing):
+    failing(KeyboardInterrupt)
+    done = CliRunner().invoke(app, ["fail"])
+    assert done.exit_code == 130
+    assert done.stderr == "interrupted\n"
+    assert done.stdout == ""
