@@ -23,7 +23,7 @@ def import_(
     task: Annotated[
         str | None, typer.Option(metavar="NAME", help="Kind of puzzle it solves, see `eqr tasks`.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace the folder if it exists.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")] = False,
 ) -> None:
     """Convert a checkpoint of an original implementation, so that its weights run here."""
     from eqr.files import new_folder
