@@ -68,7 +68,7 @@ def sudoku_6x6() -> Recipe:
 
 def sudoku_9x9() -> Recipe:
     """9x9 Sudoku with 32 clues, from 1,000 puzzles: fifteen minutes on two cores."""
-    return small("sudoku-9x9", width=128, blocks=2, steps=4000, data={"options": {"clues": 32}})
+    return small("sudoku-9x9", width=128, blocks=2, steps=4500, data={"options": {"clues": 32}})
 
 
 def maze(size: int) -> Recipe:

@@ -24,6 +24,14 @@ from eqr.tasks.base import Task
 EQR_PATH = Path(damping=0.05, noise=0.01)
 """The paper's lambda and beta."""
 
+ATTENTION_WITH_IDENTITY = {
+    "mixer": Mixer.ATTENTION,
+    "positions": Positions.ROTARY,
+    "identity_tokens": 1,
+    "identities": 1,
+}
+"""HRM and URM learn an identity vector even where all puzzles share the one of row 0."""
+
 
 def feedforward(task: Task, *, blocks: int = 42, **fields: Any) -> ReasonerConfig:
     """Distinct blocks, each used once: 42 on Sudoku, 15 on mazes."""
@@ -44,7 +52,7 @@ def trm(task: Task, *, cycles: int = 3, scratch: int = 6, **fields: Any) -> Reas
 def hrm(task: Task, *, cycles: int = 2, scratch: int = 2, blocks: int = 4, **fields: Any) -> ReasonerConfig:
     """Two states with a stack each, always attention with rotary positions and an identity token."""
     recurrence = TwoLevel(cycles=cycles, scratch=scratch, separate=True)
-    fields = {"mixer": Mixer.ATTENTION, "positions": Positions.ROTARY, "identity_tokens": 1, **fields}
+    fields = {**ATTENTION_WITH_IDENTITY, **fields}
     return _config(task, recurrence=recurrence, start=FixedStart(), blocks=blocks, **fields)
 
 
@@ -53,7 +61,7 @@ def urm(
 ) -> ReasonerConfig:
     """One state and a convolution inside the gated MLP."""
     recurrence = SingleState(cycles=cycles, applications=applications)
-    fields = {"mixer": Mixer.ATTENTION, "positions": Positions.ROTARY, "identity_tokens": 1, **fields}
+    fields = {**ATTENTION_WITH_IDENTITY, **fields}
     return _config(task, recurrence=recurrence, start=FixedStart(), blocks=blocks, convolution=True, **fields)
 
 
