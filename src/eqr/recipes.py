@@ -63,12 +63,12 @@ def sudoku_4x4() -> Recipe:
 
 def sudoku_6x6() -> Recipe:
     """6x6 Sudoku without a spare clue, from 1,000 puzzles: three minutes on two cores."""
-    return small("sudoku-6x6", width=64, blocks=1, steps=3000, data={})
+    return small("sudoku-6x6", width=64, blocks=1, steps=4000, data={})
 
 
 def sudoku_9x9() -> Recipe:
     """9x9 Sudoku with 32 clues, from 1,000 puzzles: fifteen minutes on two cores."""
-    return small("sudoku-9x9", width=128, blocks=2, steps=4500, data={"options": {"clues": 32}})
+    return small("sudoku-9x9", width=128, blocks=2, steps=5000, data={"options": {"clues": 32}})
 
 
 def maze(size: int) -> Recipe:

@@ -105,11 +105,12 @@ def _solve_hardest(run: Path, traces: "Traces", starts: int) -> None:
     import numpy as np
 
     from eqr.cli.solve import show_answer
-    from eqr.solve import Budget, Solver
+    from eqr.solve import Budget, FirstToHalt, Solver
     from eqr.solve.halting import SETTLED
 
     hardest = int(np.argmax(traces.puzzles.ratings))
-    solver = Solver(run, budget=Budget(depth=traces.depth, breadth=starts, halting=SETTLED, race=starts > 1))
+    budget = Budget(depth=traces.depth, breadth=starts, halting=SETTLED, race=starts > 1)
+    solver = Solver(run, budget=budget, select=FirstToHalt())
     puzzle = np.array(traces.puzzles.inputs[hardest])
     print(solver.task.render(puzzle) + "\n")
     show_answer(solver, solver.solve(puzzle), trace=True, color=sys.stdout.isatty())
