@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from eqr.cli import app
+from eqr.cli.solve import _split
 from eqr.data import Splits
 from eqr.errors import UserError
 from eqr.model import systems
@@ -36,7 +37,7 @@ def settling(monkeypatch):
     )
 
 
-def eqr(*words: object, stdin: str | None = None):
+def eqr(*words: object, stdin: str | bytes | None = None):
     done = CliRunner().invoke(app, [str(word) for word in words], input=stdin)
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -86,6 +87,7 @@ def test_evaluate_a_sample_with_halting_and_a_race(place, settling):
         (("--race",), "halting rule"),
         (("--split", "tset"), "did you mean 'test'"),
         (("--limit", "99"), "cannot sample 99 of 12"),
+        (("--select", "residual:20"), "only the last 8"),
         (("--damping", "1"), "damping"),
     ],
 )
@@ -93,6 +95,15 @@ def test_evaluate_says_what_to_mend(place, words, complaint):
     with pytest.raises(UserError, match=complaint):
         eqr("evaluate", place / "run", "--data", place / "data", *words)
     assert not (place / "run" / "best" / "evaluations").exists()
+
+
+def test_selection_by_probe_probes(place):
+    words = ("evaluate", place / "run", "--data", place / "data", "--depth", 2, "--breadth", 2, "--json")
+    said = json.loads(eqr(*words, "--select", "probe").stdout)["budgets"][0]
+    assert list(said["selected"]) == ["probe"]
+    assert said["nfe"]["value"] == 2 * (2 + 1)
+    done = eqr("solve", place / "run", TEXTS[0], "--depth", 2, "--breadth", 2, "--select", "probe", "--json")
+    assert json.loads(done.stdout)["nfe"] <= 2 * (2 + 1)
 
 
 def test_models_and_tasks_must_fit(place):
@@ -120,6 +131,68 @@ def test_solve_arguments_file_and_stdin(place, settling):
     assert len(one) == 3
     assert one == two
     assert all(answer["valid"] for answer in one)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "\r\n".join(TEXTS[:2]).encode() + b"\r\n",
+        "".join(f"{text}  \t\n" for text in TEXTS[:2]).encode(),
+        "\n\n".join(TEXTS[:2]).encode("utf-8-sig"),
+        f"\n  {TEXTS[0]}\n \n{TEXTS[1]}".encode(),
+    ],
+    ids=["windows", "trailing spaces", "byte-order mark", "indented"],
+)
+def test_solve_reads_files_as_editors_write_them(place, settling, written):
+    (place / "puzzles.txt").write_bytes(written)
+    done = eqr("solve", "any", "--file", place / "puzzles.txt", "--breadth", 8, "--json")
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["valid"] for one in said] == [True, True]
+
+
+@pytest.mark.parametrize(("written", "complaint"), [(b"\r\n \n", "no puzzles"), (b"\xff\xfe1", "not UTF-8")])
+def test_solve_says_what_is_wrong_with_a_file(place, settling, written, complaint):
+    (place / "puzzles.txt").write_bytes(written)
+    with pytest.raises(UserError, match=complaint):
+        eqr("solve", "any", "--file", place / "puzzles.txt")
+    with pytest.raises(UserError, match=complaint):
+        eqr("solve", "any", "-", stdin=written)
+
+
+def test_a_line_of_spaces_and_walls_can_be_a_whole_maze():
+    task = task_named("maze-1k-5x5")
+    mazes = ["    S #  # ## #    # G    ", " S         ###       G   "]
+    mazes = [maze[:25] for maze in mazes]
+    assert all(len(maze) == 25 > len(maze.strip()) for maze in mazes)
+    assert list(_split("\n".join(mazes), task)) == mazes
+
+
+def test_solve_takes_the_task_that_a_model_does_not_name(place):
+    reasoner = Reasoner.from_pretrained(place / "run" / "best")
+    Reasoner(reasoner.config.replace(task=None)).save_pretrained(place / "nameless")
+    with pytest.raises(UserError, match="add --task NAME"):
+        eqr("solve", place / "nameless", TEXTS[0])
+    done = eqr("solve", place / "nameless", TEXTS[0], "--task", TASK.name, "--depth", 2)
+    assert "puzzle 1: " in done.stdout
+
+
+def test_solve_is_told_the_family_of_a_puzzle(place):
+    task = task_named("mini-arc")
+    config = systems.eqr(task, width=16, round_hidden_to=16, cycles=1, scratch=1, blocks=1, identity_tokens=1)
+    model = Reasoner(config.replace(identities=3))
+    model.identity_table[2] = 5.0
+    model.save_pretrained(place / "arc")
+    words = ("solve", place / "arc", "0123401234012340123401234", "--depth", 2, "--halt", "never", "--json")
+    with pytest.raises(UserError, match="add --identity"):
+        eqr(*words)
+    with pytest.raises(UserError, match=r"from 0 \(none\) to 2"):
+        eqr(*words, "--identity", 3)
+    with pytest.raises(UserError, match=r"recipe\.json"):
+        eqr(*words, "--identity", "turn")
+    one, two = (json.loads(eqr(*words, "--trace", "--identity", number).stdout) for number in (1, 2))
+    assert one["residual"] != two["residual"]
+    assert two["trace"][-1]["grid"] == two["answer"]
+    assert two["trace"][-1]["residual"] == pytest.approx(two["residual"], rel=1e-3)
 
 
 def test_solve_answers_the_good_puzzles_of_a_bad_lot(settling):

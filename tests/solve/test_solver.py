@@ -54,6 +54,21 @@ def test_bad_puzzles_are_refused_and_the_others_answered(solver):
         assert answer.valid
 
 
+@pytest.mark.parametrize(
+    ("tokens", "complaint"),
+    [
+        (np.full(16, -1), "no token -1"),
+        (np.full(16, 257), "tokens 0..5, this grid has 257"),
+        (np.ones((4, 4), np.uint8), r"vector of 16 tokens, not an array of uint8 of shape \(4, 4\)"),
+        (np.ones(16), "not an array of float64"),
+        (np.uint8(1), r"of shape \(\)"),
+    ],
+)
+def test_arrays_that_are_no_puzzle_are_refused(solver, tokens, complaint):
+    with pytest.raises(UserError, match=complaint):
+        solver.solve(tokens)
+
+
 def test_only_bad_puzzles_is_no_special_case(solver):
     assert [answer.index for answer in solver.solve_many(["1", "2"])] == [0, 1]
     with pytest.raises(UserError, match="16 cells"):

@@ -264,6 +264,14 @@ def test_a_trimmed_line_is_repaired_where_leading_spaces_survived():
         task.parse("S   G\n#####\n\n#####\n#")
 
 
+def test_spaces_behind_a_whole_maze_on_one_line_do_not_count():
+    task = MazeOpen(5, 5)
+    line = "S   G ###      #####     "
+    assert (task.parse(line + "  ") == task.parse(line)).all()
+    with pytest.raises(UserError, match="one line of 26 characters"):
+        task.parse(line + "#")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

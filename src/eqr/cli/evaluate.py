@@ -20,7 +20,7 @@ DEFAULT_RULES = ("residual", "logits", "majority", "halt", "verified")
 
 @app.command()
 def evaluate(
-    model: Annotated[str, typer.Argument(help="Model folder, run folder or hub name.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder, run folder or hub name.")],
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Dataset folder; a run's own if not given.")
     ] = None,
@@ -48,7 +48,7 @@ def evaluate(
     ] = False,
     limit: Annotated[int | None, typer.Option(help="A random sample of so many puzzles.")] = None,
     seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
-    slots: Annotated[int, typer.Option(help="Trajectories advanced at once.")] = 64,
+    slots: Annotated[int, typer.Option(min=1, help="Trajectories advanced at once.")] = 64,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     out: Annotated[
         Path | None,
@@ -77,7 +77,7 @@ def evaluate(
 
 def _sweep(depth: str, breadth: str, halt: str, select: list[str] | None, budget: dict[str, Any]) -> "Sweep":
     from eqr.measure.evaluate import Sweep
-    from eqr.solve import Budget, parse_halting, parse_selection
+    from eqr.solve import Budget, FirstToHalt, parse_halting, parse_selection
 
     rule = parse_halting(halt)
     budget["halting"] = None if rule is None else rule.to_json()
@@ -85,11 +85,16 @@ def _sweep(depth: str, breadth: str, halt: str, select: list[str] | None, budget
     names = select or [*DEFAULT_RULES, *(name for name, wanted in more.items() if wanted)]
     if budget["race"] and not select:
         names = ["first-to-halt"]
+    budget["probe"] = budget["probe"] or "probe" in names
+    made = Budget.from_json(budget, where="evaluate")
+    rules = {name: parse_selection(name) for name in names}
+    if "first-to-halt" in rules:
+        rules["first-to-halt"] = FirstToHalt(abreast=made.abreast)
     return Sweep(
-        budget=Budget.from_json(budget, where="evaluate"),
+        budget=made,
         depths=_numbers(depth, "--depth"),
         breadths=_numbers(breadth, "--breadth"),
-        select={name: parse_selection(name) for name in names},
+        select=rules,
     )
 
 
@@ -177,6 +182,9 @@ def _rows(row: dict[str, Any]) -> list[str]:
             found.append((marks.get(name, name), scores["exact"], scores["valid"]))
         if "oracle_any_correct" in row:
             found.append(("any correct (oracle)", row["oracle_any_correct"], None))
+    for name, tries in (("top_1", "vote of the variants"), ("top_2", "vote, two tries")):
+        if "variant_votes" in row:
+            found.append((tries, row["variant_votes"][name], None))
     place = f"{row['depth']:>5} {row['breadth']:>7}"
     return [
         f"{place}  {label:<24} {_interval(exact):<22} {_interval(valid):<22} {cost}"

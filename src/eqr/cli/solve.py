@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,12 +19,18 @@ app = typer.Typer()
 
 @app.command()
 def solve(
-    model: Annotated[str, typer.Argument(help="Model folder, run folder or hub name.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder, run folder or hub name.")],
     puzzles: Annotated[
-        list[str] | None, typer.Argument(metavar="PUZZLE...", help="Puzzles as text; - reads stdin.")
+        list[str] | None, typer.Argument(metavar="PUZZLE", help="Puzzles as text; - reads stdin.")
     ] = None,
     file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Puzzles, one a line or apart by empty lines.")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Kind of puzzle, if the model does not say.")
+    ] = None,
+    identity: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Mini-ARC: the family's name in the data, or number.")
     ] = None,
     depth: Annotated[int, typer.Option(help="Most segments per trajectory.")] = 64,
     breadth: Annotated[int, typer.Option(help="Independent starts per puzzle.")] = 1,
@@ -45,23 +51,20 @@ def solve(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Solve puzzles; exit code 1 if any was refused or its answer breaks the rules."""
-    from eqr.solve import Budget, Refused, Solver, load_reasoner, parse_halting, parse_selection
+    from eqr.solve import Refused
 
-    rule = parse_halting(halt)
-    asked = {
+    if not puzzles and file is None:
+        raise UserError("give a puzzle, --file FILE, or - to read puzzles from stdin")
+    budget = {
         "depth": depth,
         "breadth": breadth,
-        "halting": None if rule is None else rule.to_json(),
         "race": race,
         "noise": noise,
         "damping": damping,
+        "probe": select == "probe",
         "seed": seed,
     }
-    budget = Budget.from_json(asked, where="solve")
-    chooser = parse_selection(select)
-    if not puzzles and file is None:
-        raise UserError("give a puzzle, --file FILE, or - to read puzzles from stdin")
-    solver = Solver(load_reasoner(model, device=device), budget=budget, select=chooser)
+    solver = _solver(model, task, identity, budget, halt, select, device)
     color = sys.stdout.isatty() and not as_json
     failed = False
     for answer in solver.solve_many(_given(puzzles or [], file, solver.task)):
@@ -73,34 +76,78 @@ def solve(
     raise typer.Exit(1 if failed else 0)
 
 
+def _solver(
+    model: str,
+    task: str | None,
+    identity: str | None,
+    budget: dict[str, Any],
+    halt: str,
+    select: str,
+    device: str,
+) -> "Solver":
+    from eqr.solve import Budget, Solver, load_reasoner, parse_halting, parse_selection
+    from eqr.tasks import task_named
+
+    rule, chooser = parse_halting(halt), parse_selection(select)
+    halting = None if rule is None else rule.to_json()
+    asked = Budget.from_json({**budget, "halting": halting}, where="solve")
+    solver = Solver(
+        load_reasoner(model, device=device),
+        task=None if task is None else task_named(task),
+        budget=asked,
+        select=chooser,
+        identity=0 if identity is None else _identity(identity, model),
+    )
+    if solver.task.identities and identity is None:
+        raise UserError(f"{solver.task.name} needs to know the family of its puzzles: add --identity NAME")
+    return solver
+
+
+def _identity(name: str, model: str) -> int:
+    """Return the number of a puzzle identity, given as such or by its name in the run's data."""
+    if name.isdecimal():
+        return int(name)
+    from eqr.data import load_split
+    from eqr.train.sources import run_data
+
+    names = load_split(run_data(Path(model)), "train").identity_names
+    if name not in names:
+        raise UserError(f"--identity {name}: no such name in the run's data; numbers go to {len(names) - 1}")
+    return names.index(name)
+
+
 def _given(puzzles: list[str], file: Path | None, task: "Task") -> Iterator[str]:
     for text in puzzles:
         if text == "-":
-            yield from _split(sys.stdin.read(), task)
+            yield from _split(_read("stdin", sys.stdin.buffer.read), task)
         else:
             yield text
     if file is not None:
-        try:
-            text = file.read_text(encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"cannot read {file}: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise UserError(f"{file} is not UTF-8 text") from None
-        yield from _split(text, task)
+        yield from _split(_read(str(file), file.read_bytes), task)
+
+
+def _read(name: str, read: Callable[[], bytes]) -> str:
+    try:
+        return read().decode("utf-8-sig")
+    except OSError as error:
+        raise UserError(f"cannot read {name}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UserError(f"{name} is not UTF-8 text") from None
 
 
 def _split(text: str, task: "Task") -> Iterator[str]:
     """Cut text into puzzles: by lines where a line can hold a whole grid, else at empty lines."""
+    spaces = " " in task.symbols
     if not text.strip():
         raise UserError("no puzzles in the input")
     blocks: list[list[str]] = [[]]
     for line in text.splitlines():
-        if line == "" or (" " not in task.symbols and not line.strip()):
+        if line == "" or (not spaces and not line.strip()):
             blocks.append([])
         else:
             blocks[-1].append(line)
     for lines in blocks:
-        if any(len(line.strip()) >= task.cells for line in lines):
+        if any(len(line if spaces else line.strip()) >= task.cells for line in lines):
             yield from lines
         elif lines:
             yield "\n".join(lines)
@@ -116,7 +163,8 @@ def show_answer(solver: "Solver", answer: "Answer | Refused", *, trace: bool, co
         return
     if trace:
         _show_trace(solver, answer, color)
-    verdict = "solved" if answer.valid else f"not solved: {answer.reason}"
+    solved = "answered (whether it is right, only a label can say)" if solver.task.identities else "solved"
+    verdict = solved if answer.valid else f"not solved: {answer.reason}"
     stopped = "halted" if answer.halted else "ran out of depth"
     print(f"puzzle {number}: {verdict}")
     print(solver.task.render(answer.grid, puzzle=answer.puzzle, color=color))

@@ -7,6 +7,7 @@ import torch
 
 from eqr.errors import UserError
 from eqr.model.reasoner import Reasoner
+from eqr.tasks.base import Task
 
 CONFIG = "config.json"
 BEST = "best"
@@ -21,6 +22,16 @@ def model_folder(name: str | Path) -> Path | None:
     if path.exists():
         raise UserError(f"{path} holds no model: neither {CONFIG} nor {BEST}/{CONFIG} is in it")
     return None
+
+
+def require_fit(reasoner: Reasoner, task: Task) -> None:
+    """Say so if the model does not read grids of this task."""
+    config = reasoner.config
+    if (config.rows, config.columns, config.vocabulary) != (*task.shape, task.vocabulary):
+        raise UserError(
+            f"this model reads {config.rows}x{config.columns} grids of {config.vocabulary} tokens; "
+            f"{task.name} has {task.shape[0]}x{task.shape[1]} of {task.vocabulary}"
+        )
 
 
 def load_reasoner(name: str | Path, *, device: str = "auto") -> Reasoner:

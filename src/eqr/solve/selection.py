@@ -14,15 +14,15 @@ from pydantic import PositiveInt
 
 from eqr.errors import UserError, nearest
 from eqr.solve.budget import gang_size
-from eqr.solve.candidates import Candidates, Status
+from eqr.solve.candidates import WINDOW, Candidates, Status
 from eqr.tasks.base import Task, Tokens
 from eqr.value import Value
 
 Verifier = Callable[[Candidates], NDArray[np.bool_]]
 """Says which candidates (puzzles, starts) obey the rules of their puzzle."""
 
-_CHUNK = 1024
-"""Puzzles whose candidates are compared with each other at once."""
+_PAIRS = 1 << 24
+"""Pairs of candidates that are compared with each other at once."""
 
 
 def verifier(task: Task, puzzles: Tokens) -> Verifier:
@@ -179,7 +179,10 @@ def parse_selection(text: str) -> SelectionRule:
         return rule
     if not isinstance(rule, LowestResidual) or rule.of == "probe" or len(numbers) > 1:
         raise UserError(f"--select {text}: {word} takes no such number")
-    return LowestResidual.from_json({"of": rule.of, "window": numbers[0]}, where=f"--select {text}")
+    chosen = LowestResidual.from_json({"of": rule.of, "window": numbers[0]}, where=f"--select {text}")
+    if chosen.window > WINDOW:
+        raise UserError(f"--select {text}: only the last {WINDOW} residuals are kept")
+    return chosen
 
 
 def answer_ids(tokens: Tokens) -> NDArray[np.int64]:
@@ -192,8 +195,9 @@ def answer_ids(tokens: Tokens) -> NDArray[np.int64]:
 def vote(ids: NDArray[np.int64], may_vote: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return, per row of answer numbers (puzzles, starts), the first start of the most frequent answer."""
     chosen = np.zeros(len(ids), np.intp)
-    for low in range(0, len(ids), _CHUNK):
-        part, voters = ids[low : low + _CHUNK], may_vote[low : low + _CHUNK]
+    count = max(_PAIRS // max(ids.shape[1], 1) ** 2, 1)
+    for low in range(0, len(ids), count):
+        part, voters = ids[low : low + count], may_vote[low : low + count]
         same = (part[:, :, None] == part[:, None, :]) & voters[:, None, :]
-        chosen[low : low + _CHUNK] = np.where(voters, same.sum(axis=2), -1).argmax(axis=1)
+        chosen[low : low + count] = np.where(voters, same.sum(axis=2), -1).argmax(axis=1)
     return chosen

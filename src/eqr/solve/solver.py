@@ -22,7 +22,7 @@ from eqr.solve.candidates import Status
 from eqr.solve.engine import SLOTS, Engine, Puzzle
 from eqr.solve.gather import Block, Gather
 from eqr.solve.halting import SETTLED
-from eqr.solve.loading import load_reasoner
+from eqr.solve.loading import load_reasoner, require_fit
 from eqr.solve.rollout import Dynamics, unroll
 from eqr.solve.selection import SelectionRule, VerifiedFirst, verifier
 from eqr.tasks import task_named
@@ -94,17 +94,19 @@ class Solver:
         budget: Budget = SOLVE_BUDGET,
         select: SelectionRule | None = None,
         slots: int = SLOTS,
+        identity: int = 0,
     ) -> None:
-        """Take a reasoner, a model folder or a run folder; the task is the model's own unless given."""
+        """Take a reasoner, a model folder or a run folder; the task is the model's own unless given.
+
+        `identity` numbers the family that the puzzles belong to, where the model knows families (Mini-ARC).
+        """
         self.reasoner = model if isinstance(model, Reasoner) else load_reasoner(model)
         self.task = task or _task_of(self.reasoner)
-        config = self.reasoner.config
-        if (config.rows, config.columns, config.vocabulary) != (*self.task.shape, self.task.vocabulary):
-            raise UserError(
-                f"this model reads {config.rows}x{config.columns} grids of {config.vocabulary} tokens; "
-                f"{self.task.name} has {self.task.shape[0]}x{self.task.shape[1]} of {self.task.vocabulary}"
-            )
-        self.budget, self.slots = budget, slots
+        require_fit(self.reasoner, self.task)
+        last = max(self.reasoner.config.identities - 1, 0)
+        if not 0 <= identity <= last:
+            raise UserError(f"identity {identity}: those of this model go from 0 (none) to {last}")
+        self.budget, self.slots, self.identity = budget, slots, identity
         self.select = select or VerifiedFirst()
 
     def solve(self, puzzle: str | Tokens) -> Answer:
@@ -127,7 +129,7 @@ class Solver:
         dynamics = Dynamics(self.reasoner, self.budget, window=1)
         key = row_key(self.budget.seed, tokens.tobytes(), start)
         with torch.inference_mode():
-            rows = dynamics.begin(tokens[None], [key])
+            rows = dynamics.begin(tokens[None], [key], np.array([self.identity], np.int32))
         before = tokens
         for step in unroll(dynamics, rows):
             grid = step.advanced.reading.tokens[0].cpu().numpy()
@@ -145,12 +147,15 @@ class Solver:
 
     def read(self, puzzle: str | Tokens) -> Tokens:
         """Return a puzzle's tokens; `UserError` says what is wrong with it."""
-        tokens = self.task.parse(puzzle) if isinstance(puzzle, str) else np.asarray(puzzle, np.uint8)
-        self.task.require_tokens(tokens)
-        if tokens.ndim != 1:
+        given = self.task.parse(puzzle) if isinstance(puzzle, str) else np.asarray(puzzle)
+        if given.ndim != 1 or given.dtype.kind not in "ui":
             raise UserError(
-                f"one puzzle is a vector of {self.task.cells} tokens, not of shape {tokens.shape}"
+                f"one puzzle is a vector of {self.task.cells} tokens, "
+                f"not an array of {given.dtype} of shape {given.shape}"
             )
+        tokens: Tokens = self.task.require_tokens(given).astype(np.uint8)
+        if (tokens != given).any():
+            raise UserError(f"{self.task.name} has no token {given.min()}; they count from 0")
         verdict = self.task.check_puzzle(tokens)
         if not verdict:
             raise UserError(f"no answer can exist: {verdict.reason}")
@@ -170,7 +175,7 @@ class Solver:
                     refused.append(Refused(index=index, reason=str(error)))
                     continue
                 under_way[index] = (tokens, time.perf_counter())
-                yield Puzzle(index, tokens)
+                yield Puzzle(index, tokens, self.identity)
 
         for finished in engine.run(readable()):
             for block in gather.add(finished):
@@ -213,5 +218,5 @@ def _sorted(answers: Iterator[Answer | Refused]) -> Iterator[Answer | Refused]:
 
 def _task_of(reasoner: Reasoner) -> Task:
     if reasoner.config.task is None:
-        raise UserError("this model does not say which task it is for; name it with --task (task=...)")
+        raise UserError("this model does not say which task it is for; add --task NAME (task=...)")
     return task_named(reasoner.config.task)

@@ -36,6 +36,8 @@ def read(text: str, rows: int, columns: int) -> str:
     if dotted:  # then a space is no cell but a separator or padding
         text = "\n".join("".join(line.split()) for line in text.split("\n"))
     unbroken = text.strip("\n")
+    if "\n" not in unbroken and not unbroken[rows * columns :].strip(" "):
+        unbroken = unbroken[: rows * columns]
     if len(unbroken) == rows * columns and "\n" not in unbroken:
         lines = [unbroken[start : start + columns] for start in range(0, len(unbroken), columns)]
     else:
