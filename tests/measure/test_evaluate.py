@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import eqr.measure.evaluate as module
+from eqr.data import PuzzleSet
 from eqr.errors import UserError
 from eqr.measure.candidates import CandidateTable, model_digest
 from eqr.measure.evaluate import Sweep, Workers, evaluate, fill
@@ -106,6 +107,41 @@ def test_a_damaged_part_is_named(tmp_path):
     part.write_bytes(part.read_bytes()[:100])
     with pytest.raises(UserError, match="part-000001"):
         run(tmp_path)
+
+
+def test_a_full_disk_keeps_the_parts_that_were_written(tmp_path, monkeypatch):
+    save, parts = np.savez, []
+
+    def full(*args, **columns):
+        parts.append(1)
+        if len(parts) == 2:
+            raise OSError(28, "No space left on device")
+        save(*args, **columns)
+
+    monkeypatch.setattr("eqr.measure.candidates.np.savez", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        run(tmp_path)
+    folder = tmp_path / "depth-12-breadth-3"
+    assert len(list(folder.glob("part-*.npz"))) == 1
+    assert not list(folder.glob(".*"))
+
+
+def test_puzzles_without_labels_or_with_unknown_identities_are_refused(tmp_path):
+    bare = PuzzleSet.of(PUZZLES.task, PUZZLES.inputs, np.zeros_like(PUZZLES.labels))
+    with pytest.raises(UserError, match="has a label"):
+        evaluate(Settling(PUZZLES), bare, sweep(), tmp_path / "out")
+    strangers = PuzzleSet.of(
+        PUZZLES.task,
+        PUZZLES.inputs,
+        PUZZLES.labels,
+        identities=np.full(len(PUZZLES), 4),
+        identity_names=("<blank>", *"abcd"),
+    )
+    reasoner = Settling(PUZZLES)
+    reasoner.config = reasoner.config.replace(identity_tokens=1, identities=3)
+    with pytest.raises(UserError, match="knows 3 identities, these puzzles have 5"):
+        evaluate(reasoner, strangers, sweep(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_ranks_fill_the_table_of_one_process(tmp_path):

@@ -20,12 +20,14 @@ from eqr.errors import UserError
 from eqr.measure.accounting import equivalent_layers, flops
 from eqr.measure.candidates import CandidateTable, Manifest, model_digest
 from eqr.measure.metrics import Outcomes, outcomes, report
+from eqr.measure.votes import has_variants, variant_votes
 from eqr.model.reasoner import Reasoner
 from eqr.progress import progress
 from eqr.solve.budget import Budget
-from eqr.solve.candidates import WINDOW
+from eqr.solve.candidates import WINDOW, Candidates
 from eqr.solve.engine import SLOTS, Engine, Puzzle
 from eqr.solve.gather import Gather
+from eqr.solve.loading import require_fit
 from eqr.solve.selection import SelectionRule
 from eqr.tasks import task_named
 from eqr.tasks.base import Task
@@ -95,7 +97,7 @@ def evaluate(
 ) -> dict[str, Any] | None:
     """Run what is not in `out` yet, score it, and return plain data; None in all processes but the first."""
     workers = workers or Workers()
-    task = _fitting_task(reasoner, puzzles)
+    task = fitting_task(reasoner, puzzles)
     model = model_digest(reasoner)
     budgets: list[dict[str, Any]] = []
     for budget, depths, breadths in sweep.runs():
@@ -158,12 +160,11 @@ def fill(
     since = time.perf_counter()
     with progress(label, starts, unit="starts", quiet=quiet or not starts) as shown:
         for finished in engine.run(queue()):
-            if not finished.passing:
-                shown.advance(len(finished.puzzles))
             for block in gather.add(finished):
                 now = time.perf_counter()
                 table.write(block, now - since)
                 since = now
+            shown.advance(gather.ended - shown.done)
 
 
 def score(
@@ -184,6 +185,7 @@ def score(
             candidates = block.candidates[:, :breadth, column]
             parts[column, breadth].append(outcomes(candidates, here, task, list(select.values())))
     joined = {pair: Outcomes.joined(found) for pair, found in parts.items()}
+    voted = _votes(table, puzzles, pairs) if has_variants(puzzles) else {}
     seconds, spent = table.seconds(), joined[len(depths) - 1, max(breadths)].nfe.sum()
     said = []
     for (column, breadth), results in joined.items():
@@ -195,6 +197,7 @@ def score(
                 "halting": None if budget.halting is None else budget.halting.to_json(),
                 "race": budget.race,
                 **report(results, list(select)),
+                **voted.get((column, breadth), {}),
                 "equivalent_layers": equivalent_layers(reasoner.config, nfe),
                 "flops": flops(reasoner.config, nfe),
                 # the run's own seconds, by its share of the segments where it is a part of a larger run
@@ -204,12 +207,31 @@ def score(
     return said
 
 
-def _fitting_task(reasoner: Reasoner, puzzles: PuzzleSet) -> Task:
+def _votes(
+    table: CandidateTable, puzzles: PuzzleSet, pairs: Sequence[tuple[int, int]]
+) -> dict[tuple[int, int], dict[str, Any]]:
+    """Score the votes over variants, whose rows lie in several parts."""
+    whole = Candidates.joined([block.candidates for block in table.blocks()])
+    return {
+        (column, breadth): {"variant_votes": variant_votes(whole[:, :breadth, column], puzzles)}
+        for column, breadth in pairs
+    }
+
+
+def fitting_task(reasoner: Reasoner, puzzles: PuzzleSet) -> Task:
+    """Return the puzzles' task; say so if the model cannot be measured on them."""
     config = reasoner.config
     if config.task is not None and config.task != puzzles.task:
         raise UserError(f"this model is for {config.task}, these puzzles are {puzzles.task}")
-    if config.cells != puzzles.cells:
-        raise UserError(f"this model reads {config.cells} cells, these puzzles have {puzzles.cells}")
+    task = task_named(puzzles.task)
+    require_fit(reasoner, task)
     if not len(puzzles):
         raise UserError("the puzzle set is empty: nothing to evaluate")
-    return task_named(puzzles.task)
+    if not puzzles.labels.any():
+        raise UserError("no puzzle of this set has a label to compare with; `eqr solve` needs none")
+    if config.identities and int(puzzles.identities.max()) >= config.identities:
+        raise UserError(
+            f"this model knows {config.identities} identities, these puzzles have "
+            f"{len(puzzles.identity_names)}; use the dataset it was trained on"
+        )
+    return task

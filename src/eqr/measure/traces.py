@@ -111,9 +111,7 @@ def run_traces(
     )
     table = CandidateTable.open(folder / f"candidates-{manifest.digest()}", manifest)
     fill(table, reasoner, puzzles, quiet=quiet)
-    blocks = [block.candidates for block in table.blocks()]
-    names = blocks[0].columns()
-    joined = Candidates(**{name: np.concatenate([getattr(b, name) for b in blocks]) for name in names})
+    joined = Candidates.joined([block.candidates for block in table.blocks()])
     return Traces(puzzles=puzzles, budget=budget, candidates=joined, seconds=table.seconds())
 
 

@@ -4,6 +4,7 @@ The engine yields them in batches as rows finish, the solver and the table on di
 selection rules choose among them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any
@@ -59,6 +60,12 @@ class Candidates:
             probe=np.full(shape, np.nan, np.float32),
             seconds=np.zeros(shape, np.float32),
         )
+
+    @classmethod
+    def joined(cls, parts: Sequence["Candidates"]) -> "Candidates":
+        """Put candidates behind each other along their first axis."""
+        names = [field.name for field in fields(cls)]
+        return cls(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
 
     def __len__(self) -> int:
         return len(self.status)

@@ -42,6 +42,8 @@ class Gather:
         self._size, self._total = size, total
         self._open: dict[int, Candidates] = {}
         self._left: dict[int, int] = {}
+        self.ended = 0
+        """Starts that need no more waiting for, those that a race never began included."""
 
     def add(self, finished: Finished) -> Iterator[Block]:
         """Take in finished rows and yield the blocks they complete."""
@@ -53,7 +55,9 @@ class Gather:
                 block = self._open[number] = self._new(number)
             self._write(block, finished, rows, number * self._size)
             if not finished.passing:
-                self._left[number] -= self._ended(finished, rows)
+                ended = self._ended(finished, rows)
+                self.ended += ended
+                self._left[number] -= ended
                 if self._left[number] == 0:
                     del self._left[number]
                     yield Block(number * self._size, self._open.pop(number))

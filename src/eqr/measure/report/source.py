@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import Field, PositiveInt
 
 from eqr.data import PuzzleSet, load_split
 from eqr.data.splits import read_dataset, sample
 from eqr.errors import UserError
 from eqr.files import read_json
+from eqr.measure.evaluate import fitting_task
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
 from eqr.solve.loading import load_reasoner
@@ -71,10 +73,13 @@ def open_source(run: Path, plan: ReportPlan, *, data: Path | None, device: str) 
     folder = data or run_data(run)
     split = plan.split or ("test" if "test" in read_dataset(folder).splits else "validation")
     puzzles = load_split(folder, split)
+    labelled = np.flatnonzero(puzzles.labels.any(axis=1))
+    if len(labelled) < len(puzzles):  # padding counts nowhere
+        puzzles = puzzles.take(labelled)
     if plan.puzzles < len(puzzles):
         puzzles = sample(puzzles, plan.puzzles, seed=0)
     reasoner = load_reasoner(run, device=device)
-    _must_fit(reasoner, puzzles)
+    fitting_task(reasoner, puzzles)
     return Source(
         folder=run,
         reasoner=reasoner,
@@ -85,14 +90,6 @@ def open_source(run: Path, plan: ReportPlan, *, data: Path | None, device: str) 
         records=_records(run / "metrics.jsonl"),
         summary=read_json(run / "summary.json") if (run / "summary.json").is_file() else {},
     )
-
-
-def _must_fit(reasoner: Reasoner, puzzles: PuzzleSet) -> None:
-    config = reasoner.config
-    if config.task is not None and config.task != puzzles.task:
-        raise UserError(f"this model is for {config.task}, these puzzles are {puzzles.task}")
-    if config.cells != puzzles.cells:
-        raise UserError(f"this model reads {config.cells} cells, these puzzles have {puzzles.cells}")
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
