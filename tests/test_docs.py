@@ -189,7 +189,6 @@ def test_links_resolve(page):
         assert not anchor or anchor in anchors(there), f"{target}: no such heading"
 
 
-@pytest.mark.xfail(reason="the teaser is drawn from the demo's model", strict=False)
 def test_figures_exist():
     assert [figure for page in PAGES for figure in figures(page) if not figure.is_file()] == []
 

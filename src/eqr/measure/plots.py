@@ -110,7 +110,7 @@ def accuracy_against_residual(rows: Sequence[ScalingRow]) -> "Figure":
     plain_numbers(axes.xaxis)
     axes.set(xlabel="residual of the chosen start (lower: more settled)", ylabel="exact accuracy")
     percent_axis(axes)
-    axes.legend(handles=_markers(shown), loc="upper right")
+    axes.legend(handles=_markers(shown), loc="lower left")
     if points is not None:
         bar = figure.colorbar(points, ax=axes, label="depth D (segments)", pad=0.02)
         ticks = sorted(set(depths))
