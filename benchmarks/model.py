@@ -3,12 +3,12 @@
 Run: python benchmarks/model.py (the same as `eqr bench model`), on an otherwise idle machine: every figure is
 relative to a product measured beside it, yet a busy neighbour moves both.
 
-Notes, from a two-core Xeon (AVX-512, 2 MiB of second-level cache and about 180 GFLOP/s a core). On the machine
-to itself, `eqr bench model --rounds 2` gave, forward (with noise / still) and training: 0.75 / 0.76 and 0.65 at
-d=512, 0.61 / 0.62 and 0.50 at d=128, 0.43 / 0.49 and 0.39 at d=96, each ahead of the straightforward one (1.04
-to 1.63 times). So the targets of d=128 are met, those of d=512 (0.80, 0.70) are not: products take 87 % of a
-forward segment there and run at 0.8 to 0.9 of the limit next to everything else. The notes below were taken
-while other work ran, so their shares are good to about +-0.1.
+Notes, from a two-core Xeon (AVX-512, 2 MiB of second-level cache and about 180 GFLOP/s a core). On the
+machine to itself, `eqr bench model --rounds 2` gave, forward (with noise / still) and training: 0.75 / 0.76
+and 0.65 at d=512, 0.61 / 0.62 and 0.50 at d=128, 0.43 / 0.49 and 0.39 at d=96, each ahead of the
+straightforward one (1.04 to 1.63 times). So the targets of d=128 are met, those of d=512 (0.80, 0.70) are
+not: products take 87 % of a forward segment there and run at 0.8 to 0.9 of the limit next to everything
+else. The notes below were taken while other work ran, so their shares are good to about +-0.1.
 
 - Helped: cutting the batch into rows, a single-threaded core each. At d=128, forward, still, pieces of 2 to
   16 rows ran 2.6 to 3.1 times as fast as 128 rows with every product on all cores; 32 and 64 rows 1.9
@@ -30,8 +30,8 @@ while other work ran, so their shares are good to about +-0.1.
 - Allocation costs nothing at these sizes: a warm segment takes no page fault at d=128 and d=96.
 - Helped: the norm of a row by `linalg.vector_norm`, one pass and no square in memory (67 against 159
   microseconds for 648 x 512), and choosing the noise of a whole segment at once.
-- Path noise, before that: its own time is about 1 % of that of the products at d=512 and 4 % at d=96, half of it the
-  small calls that hash indices.
+- Path noise, before that: its own time is about 1 % of that of the products at d=512 and 4 % at d=96, half
+  of it the small calls that hash indices.
 - Not tried: one kernel for gate and normalisation (numba or C++), and adding weight gradients of successive
   applications inside the product (beta = 1) instead of after it.
 """
