@@ -1,7 +1,8 @@
 """A reasoner with known dynamics: it contracts towards the answer, or for some starts towards a wrong one.
 
-How fast is decided by the row's key, so that rows halt at different depths; some never do. All work is
-element by element, so a row's numbers do not depend on the batch it is in.
+How fast is decided by the row's key, so that rows halt at different depths; some never do. The dynamics are
+element by element, so a row does not depend on the batch it is in; what is read off it is summed over tokens,
+in an order that may, which is why floats are compared up to rounding.
 """
 
 import numpy as np
@@ -14,6 +15,14 @@ from eqr.model.counters import scramble
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Reading, State
 from eqr.tasks import task_named
+
+
+def assert_equal_up_to_rounding(mine: np.ndarray, theirs: np.ndarray, name: str = "") -> None:
+    """Compare integers and flags exactly, floats to a few units in the last place."""
+    if np.issubdtype(mine.dtype, np.floating):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5, err_msg=name)
+    else:
+        np.testing.assert_array_equal(mine, theirs, err_msg=name)
 
 
 def puzzles_4x4(count: int, *, seed: int = 0) -> PuzzleSet:

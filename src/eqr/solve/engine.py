@@ -138,7 +138,8 @@ class Engine:
 
     def _candidates(self, step: Advanced, seats: "_Seats", chosen: NDArray[np.intp]) -> Candidates:
         index = torch.as_tensor(chosen, device=self.dynamics.device)
-        return self.dynamics.candidates(step, index, seats.began[chosen])
+        with one_thread():
+            return self.dynamics.candidates(step, index, seats.began[chosen])
 
     def _refill(self, queue: "_Queue", seats: "_Seats", rows: Rows, leaving: NDArray[np.intp]) -> Rows | None:
         """Give the freed slots (and any idle ones) to waiting tickets; without tickets, shrink."""
