@@ -120,6 +120,7 @@ def test_a_finished_run_can_be_resumed_without_harm(straight, tmp_path):
     first = train(recipe, tmp_path / "run", quiet=True)
     again = train(recipe, tmp_path / "run", resume=True, quiet=True)
     assert again.summary == first.summary
+    assert sum(record["kind"] == "test" for record in metrics(tmp_path / "run")) == 1
     longer = train(recipe.replace(steps=35), tmp_path / "run", resume=True, quiet=True)
     assert longer.summary["steps"] == 35
 

@@ -225,6 +225,9 @@ class Training:
 
     def _finish(self) -> dict[str, Any]:
         """Save the last weights, look at the test set once, with the best ones, and sum up."""
+        said: dict[str, Any] = read_json(self.run / SUMMARY) if (self.run / SUMMARY).is_file() else {}
+        if said.get("steps") == self.step:
+            return said  # resumed after its end: the one look at the test set has been taken
         summary = self.summary()
         if self.world.first:
             self.trainer.averaged().save_pretrained(self.run / "last", measured=())
