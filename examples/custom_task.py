@@ -40,8 +40,8 @@ class Latin(Task):
         return "\n".join(" ".join(("?" + self.symbols)[token] for token in row) for row in grid.reshape(4, 4))
 
     def check(self, puzzle: Tokens, answer: Tokens) -> Verdict:
-        if ((puzzle != BLANK) & (answer != puzzle)).any():
-            return invalid("a given letter was changed", *np.flatnonzero(answer != puzzle))
+        if (changed := (puzzle != BLANK) & (answer != puzzle)).any():
+            return invalid("a given letter was changed", *np.flatnonzero(changed))
         for word, lines in (("row", answer.reshape(4, 4)), ("column", answer.reshape(4, 4).T)):
             for number, line in enumerate(lines, start=1):
                 if sorted(line) != LETTERS:

@@ -12,7 +12,7 @@ from typing import Any
 from eqr.errors import UserError, nearest
 from eqr.model import systems
 from eqr.model.config import Feedforward, FixedStart, Mixer, Positions, ReasonerConfig, SingleState, TwoLevel
-from eqr.tasks import task_named
+from eqr.tasks import task_named, task_names
 from eqr.train.averaging import Averaging
 from eqr.train.halting import FixedDepth, LearnedHalt, OracleHalt, QHalt, UnusedHalt
 from eqr.train.optimizer import AdamAtan2, Decay, Rate, SignDescent
@@ -216,5 +216,6 @@ def add_recipe(name: str, make: Callable[[], Recipe]) -> None:
 def recipe_named(name: str) -> Recipe:
     """Return the recipe of that name."""
     if name not in RECIPES:
-        raise UserError(f"unknown recipe {name!r}{nearest(name, RECIPES)}")
+        hint = f"; for the task of that name, add_recipe({name!r}, ...)" if name in task_names() else ""
+        raise UserError(f"unknown recipe {name!r}{hint or nearest(name, RECIPES)}")
     return RECIPES[name]()

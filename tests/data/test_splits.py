@@ -10,6 +10,7 @@ from eqr.data.generated import generate
 from eqr.data.splits import carve, components, duplicates, leaks, sample
 from eqr.errors import UserError
 from eqr.tasks import task_named
+from eqr.tasks.base import Instance
 from toy_task import Toy, ToyGenerate
 
 
@@ -124,3 +125,13 @@ def test_a_split_swapped_for_another_is_noticed(tmp_path):
     generate(Toy(), {"train": 4}, seed=9)["train"].save(tmp_path / "toy" / "test", overwrite=True)
     with pytest.raises(UserError, match="is not the set"):
         load_split(tmp_path / "toy", "test")
+
+
+def test_a_generator_whose_answers_break_the_rules_is_refused():
+    class Careless(Toy):
+        def generate(self, rng, options=None):
+            for instance in super().generate(rng, options):
+                yield Instance(puzzle=instance.puzzle, answer=instance.puzzle)
+
+    with pytest.raises(UserError, match=r"toy\.check rejects, the first because cell differs"):
+        generate(Careless(), {"train": 5}, seed=0, quiet=True)

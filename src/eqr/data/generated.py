@@ -57,7 +57,22 @@ def generate(
         "options": {} if options is None else options.to_json(),
         "one_stream": one_stream,
     }
-    return Splits({name: sorter.puzzles(name).with_metadata(**made) for name in sizes})
+    splits = Splits({name: sorter.puzzles(name).with_metadata(**made) for name in sizes})
+    for name, puzzles in splits:
+        _require_solved(task, puzzles, name)
+    return splits
+
+
+def _require_solved(task: Task, puzzles: PuzzleSet, split: str) -> None:
+    """Refuse a generator whose answers the task itself rejects: a model would learn them all the same."""
+    wrong = np.flatnonzero(~task.check_many(puzzles.inputs, puzzles.labels))
+    if len(wrong):
+        first = int(wrong[0])
+        reason = task.check(puzzles.inputs[first], puzzles.labels[first]).reason
+        raise UserError(
+            f"{task.name}.generate made {len(wrong):,} {split} answers that {task.name}.check rejects, the "
+            f"first because {reason or 'it is invalid'}; mend generate or check"
+        )
 
 
 def _one_stream(task: Task, options: Generate | None, seed: int) -> Iterator[Block]:

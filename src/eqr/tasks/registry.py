@@ -62,7 +62,9 @@ def _build(name: str) -> Task:
             if not isinstance(task, Task):
                 raise UserError(f"plug-in {name!r} gives a {type(task).__name__}, not a Task")
             return task
-    raise UserError(f"unknown task {name!r}{nearest(name, task_names())}")
+    raise UserError(
+        f"unknown task {name!r}{nearest(name, task_names())} (your own? put --load FILE before the verb)"
+    )
 
 
 def _sudoku(rows: int, columns: int) -> Task:
