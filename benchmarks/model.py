@@ -7,7 +7,7 @@ Notes, from a two-core Xeon (AVX-512, 2 MiB of second-level cache and about 180 
 machine to itself, `eqr bench model --rounds 2` gave, forward (with noise / still) and training: 0.75 / 0.76
 and 0.65 at d=512, 0.61 / 0.62 and 0.50 at d=128, 0.43 / 0.49 and 0.39 at d=96, each ahead of the
 straightforward one (1.04 to 1.63 times). So the targets of d=128 are met, those of d=512 (0.80, 0.70) are
-not: products take 87 % of a forward segment there and run at 0.8 to 0.9 of the limit next to everything
+not: products take 87 % of a forward segment there and run at about 0.8 of the limit next to everything
 else. The notes below were taken while other work ran, so their shares are good to about +-0.1.
 
 - Helped: cutting the batch into rows, a single-threaded core each. At d=128, forward, still, pieces of 2 to
