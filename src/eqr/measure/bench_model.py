@@ -104,7 +104,8 @@ class _Bench:
             self.plain.read(self.plain.segment(self.plain_state, self.plain_x, path=path))
 
     def training(self) -> list[Tensor]:
-        first, *others = self.training_pool.map(self._gradients, self.size.rows)
+        with self.training_pool.packed(self.model, self.size.rows):
+            first, *others = self.training_pool.map(self._gradients, self.size.rows)
         for piece in others:
             torch._foreach_add_(first, piece)
         return list(first)

@@ -12,7 +12,8 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -22,6 +23,7 @@ import torch
 
 from eqr.errors import UserError
 from eqr.model.config import Mixer, Path, ReasonerConfig
+from eqr.model.packed import packed
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Reading, State
 
@@ -52,22 +54,27 @@ class RowPool:
         edges = [rows * piece // pieces for piece in range(pieces + 1)] if pieces else []
         return [slice(low, high) for low, high in pairwise(edges)]
 
+    def packed(self, reasoner: Reasoner, rows: int) -> AbstractContextManager[None]:
+        """Pack the model's large weights for the pieces of `rows` rows; weights must not change inside."""
+        return packed(reasoner, (reasoner.config.tokens * (cut.stop - cut.start) for cut in self.cuts(rows)))
+
     def map(self, work: Callable[[slice], T], rows: int) -> list[T]:
         """Run `work` on every piece and return the results in order of rows.
 
-        The caller's grad mode, inference mode and autocast hold inside `work`. The first piece that raises
-        decides the exception.
+        The caller's grad mode, inference mode, autocast and context hold inside `work`. The first piece that
+        raises decides the exception.
         """
         cuts = self.cuts(rows)
         if self.workers == 1 or len(cuts) < 2:
             return [work(cut) for cut in cuts]
         modes = _Modes.here()
 
-        def inside(cut: slice) -> T:
+        def inside(context: Context, cut: slice) -> T:
             with modes.entered():
-                return work(cut)
+                return context.run(work, cut)
 
-        return list(self._executor().map(inside, cuts))
+        # a context can only be inside one thread at a time, hence a copy for each
+        return list(self._executor().map(inside, [copy_context() for _ in cuts], cuts))
 
     def _executor(self) -> ThreadPoolExecutor:
         # threads do not survive a fork: a child process makes its own
@@ -157,7 +164,7 @@ def segment_and_read(
             old.copy_(new)
         return reading
 
-    with torch.no_grad():
+    with torch.no_grad(), pool.packed(reasoner, state.rows):
         readings = pool.map(work, state.rows)
     if len(readings) == 1:
         return into, readings[0]

@@ -12,7 +12,9 @@ from torch.nn import functional as F
 
 from eqr.model.config import ReasonerConfig
 from eqr.model.counters import TRUNCATION, UNIT_SCALE
-from eqr.model.gated import gate, gated_mlp, normalise
+from eqr.model.gated import gated_mlp
+from eqr.model.packed import product
+from eqr.model.passes import gate, normalise
 from eqr.model.positions import Rotation
 
 
@@ -30,6 +32,8 @@ def matrix(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
 
 class ChannelMlp(nn.Module):
     """h <- R(h + W_down(silu(g) * u)), a gated MLP over the channels of each token."""
+
+    PER_TOKEN = ("up", "down")
 
     def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
         super().__init__()
@@ -79,6 +83,8 @@ class TokenMlp(nn.Module):
 class Attention(nn.Module):
     """h <- R(h + W_out attention(h)), bidirectional, all heads from one packed projection."""
 
+    PER_TOKEN = ("qkv", "out")
+
     def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.heads = config.heads
@@ -87,14 +93,15 @@ class Attention(nn.Module):
 
     def forward(self, h: Tensor, rotation: Rotation | None) -> Tensor:
         """Let every token look at every token of its row."""
-        q, k, v = (h @ self.qkv.t()).view(*h.shape[:2], 3, self.heads, -1).unbind(2)
+        projected = product(h.flatten(0, 1), self.qkv)
+        q, k, v = projected.view(*h.shape[:2], 3, self.heads, -1).unbind(2)
         if rotation is not None:
             q, k = rotation.turn(q), rotation.turn(k)
         # views only: (tokens, rows, heads, head) as (rows, heads, tokens, head)
         q, k, v = (part.permute(1, 2, 0, 3) for part in (q, k, v))
         seen = F.scaled_dot_product_attention(q, k, v)
-        mixed = seen.permute(2, 0, 1, 3).flatten(2)
-        return normalise(h + mixed @ self.out.t(), dim=2)
+        mixed = seen.permute(2, 0, 1, 3).flatten(2).flatten(0, 1)
+        return normalise(product(mixed, self.out, plus=h.flatten(0, 1)), dim=1).view_as(h)
 
 
 Application = Callable[[Tensor, Tensor | None], Tensor]

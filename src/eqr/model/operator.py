@@ -14,6 +14,7 @@ from torch import Tensor
 from eqr.model.config import Move
 from eqr.model.counters import NoiseBank
 from eqr.model.layers import Application
+from eqr.model.passes import add_chosen
 from eqr.model.state import State
 
 
@@ -42,10 +43,8 @@ class Noisy:
     def __call__(self, z: Tensor, condition: Tensor | None) -> Tensor:
         """Apply and perturb."""
         moved = self.application(z, condition)
-        eps = self.bank.pick(next(self.choices)).to(z.dtype)
-        if isinstance(self.scale, float):
-            return moved.add(eps, alpha=self.scale)
-        return torch.addcmul(moved, eps, self.scale.to(z.dtype))
+        scale = self.scale if isinstance(self.scale, float) else self.scale.to(z.dtype)
+        return add_chosen(moved, self.bank.vectors, next(self.choices), scale)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,8 @@ class Objective:
             def cut(run: slice) -> Sums:
                 return _Walk(self, model, flat, part.chunk(run), depth, learns_start).run()
 
-            return pool.map(cut, len(part))
+            with pool.packed(model, len(part)):
+                return pool.map(cut, len(part))
 
         if not isinstance(model.config.start, LearnedStart):
             return Sums.over(work(rows, False))

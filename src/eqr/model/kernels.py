@@ -1,0 +1,165 @@
+"""The element-wise work between two products, compiled: one sweep over memory where PyTorch needs several.
+
+A product leaves its result in the core's cache; what follows should read it once. Each kernel here works on
+contiguous float32 matrices, on the calling thread alone, without Python's lock. Importing this module loads
+numba, which carries its own code generator and keeps what it compiled on disk.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+F4, I4 = np.float32, np.int32
+COLUMNS = 128
+"""How many columns are normalised together: with up to some 100 tokens they fit the first-level cache."""
+
+# exp by Cephes: e^y = 2^n e^r with n = round(y / ln 2), |r| <= ln 2 / 2, a polynomial for e^r
+_SHIFT = F4(1.5 * 2**23)  # adding it rounds to an integer, which then sits in the lowest bits
+_SHIFT_BITS = I4(_SHIFT.view(I4))
+_LOG2_E, _LN2_HIGH, _LN2_LOW = F4(1.44269504), F4(0.693359375), F4(-2.12194440e-4)
+_P0, _P1, _P2 = F4(1.9875691500e-4), F4(1.3981999507e-3), F4(8.3334519073e-3)
+_P3, _P4, _P5 = F4(4.1665795894e-2), F4(1.6666665459e-1), F4(5.0000001201e-1)
+_LOWEST, _HIGHEST = F4(-87.0), F4(88.0)  # 2^n stays a normal number
+_ONE, _ZERO, _BIAS, _MANTISSA = F4(1.0), F4(0.0), I4(127), I4(23)
+
+
+def _reinterpret(source: Any, target: Any, kind: ir.Type) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        return builder.bitcast(values[0], kind)
+
+    @intrinsic
+    def cast(typingctx: Any, value: Any) -> Any:  # noqa: ARG001 numba wants these names
+        return target(source), generate
+
+    return cast
+
+
+_bits_of = _reinterpret(types.float32, types.int32, ir.IntType(32))
+_float_of = _reinterpret(types.int32, types.float32, ir.FloatType())
+
+# sums may be reordered, which is what lets them use the vector unit; nothing else is loosened
+_compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+# reordering would cancel the rounding trick
+_exact = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+
+
+@njit(inline="always")
+def _sigmoid(x):  # type: ignore[no-untyped-def]
+    y = min(max(-x, _LOWEST), _HIGHEST)
+    shifted = y * _LOG2_E + _SHIFT
+    n = shifted - _SHIFT
+    r = (y - n * _LN2_HIGH) - n * _LN2_LOW
+    p = ((((_P0 * r + _P1) * r + _P2) * r + _P3) * r + _P4) * r + _P5
+    power = _float_of(I4((_bits_of(shifted) - _SHIFT_BITS + _BIAS) << _MANTISSA))
+    return _ONE / (_ONE + (p * (r * r) + r + _ONE) * power)
+
+
+@_exact
+def gate(both, gated):  # type: ignore[no-untyped-def]
+    """gated = silu(g) * u for `both` = (g, u) side by side."""
+    rows, width = gated.shape
+    for row in range(rows):
+        g, u, out = both[row, :width], both[row, width:], gated[row]
+        for j in range(width):
+            x = g[j]
+            out[j] = x * _sigmoid(x) * u[j]
+
+
+@_exact
+def add_chosen(h, vectors, chosen, scale, out):  # type: ignore[no-untyped-def]
+    """out = h + scale * vectors[chosen], row by row."""
+    rows, width = h.shape
+    for i in range(rows):
+        row, vector, moved = h[i], vectors[chosen[i]], out[i]
+        for j in range(width):
+            moved[j] = row[j] + scale * vector[j]
+
+
+@_exact
+def gate_gradient(both, towards, to_both):  # type: ignore[no-untyped-def]
+    """Write the gradient of `both` given that of `gated`; leave `gated` itself in place of `towards`."""
+    rows, width = towards.shape
+    for row in range(rows):
+        g, u, d = both[row, :width], both[row, width:], towards[row]
+        to_g, to_u = to_both[row, :width], to_both[row, width:]
+        for j in range(width):
+            x, dy = g[j], d[j]
+            s = _sigmoid(x)
+            silu = x * s
+            to_u[j] = dy * silu
+            to_g[j] = dy * u[j] * (s + silu * (_ONE - s))
+            d[j] = silu * u[j]
+
+
+@_compiled
+def normalise_rows(h, scales, epsilon):  # type: ignore[no-untyped-def]
+    """Divide each row by its root mean square, in place, and keep the factors."""
+    rows, width = h.shape
+    for i in range(rows):
+        row = h[i]
+        total = _ZERO
+        for j in range(width):
+            total += row[j] * row[j]
+        scale = _ONE / math.sqrt(total / F4(width) + epsilon)
+        scales[i] = scale
+        for j in range(width):
+            row[j] *= scale
+
+
+@_compiled
+def normalise_columns(h, scales, epsilon):  # type: ignore[no-untyped-def]
+    """The same along columns, a few dozen at a time."""
+    rows, width = h.shape
+    for low in range(0, width, COLUMNS):
+        high = min(low + COLUMNS, width)
+        block = scales[low:high]
+        block[:] = _ZERO
+        for i in range(rows):
+            row = h[i, low:high]
+            for j in range(high - low):
+                block[j] += row[j] * row[j]
+        for j in range(high - low):
+            block[j] = _ONE / math.sqrt(block[j] / F4(rows) + epsilon)
+        for i in range(rows):
+            row = h[i, low:high]
+            for j in range(high - low):
+                row[j] *= block[j]
+
+
+@_compiled
+def normalise_rows_gradient(towards, out, scales, inner):  # type: ignore[no-untyped-def]
+    """With y = h r, the gradient of h is r (dy - y mean(y dy))."""
+    rows, width = out.shape
+    for i in range(rows):
+        dy, y, dh, scale = towards[i], out[i], inner[i], scales[i]
+        overlap = _ZERO
+        for j in range(width):
+            overlap += dy[j] * y[j]
+        overlap /= F4(width)
+        for j in range(width):
+            dh[j] = scale * (dy[j] - y[j] * overlap)
+
+
+@_compiled
+def normalise_columns_gradient(towards, out, scales, inner):  # type: ignore[no-untyped-def]
+    """The same along columns."""
+    rows, width = out.shape
+    overlaps = np.empty(COLUMNS, dtype=F4)
+    for low in range(0, width, COLUMNS):
+        high = min(low + COLUMNS, width)
+        overlap, scale = overlaps[: high - low], scales[low:high]
+        overlap[:] = _ZERO
+        for i in range(rows):
+            dy, y = towards[i, low:high], out[i, low:high]
+            for j in range(high - low):
+                overlap[j] += dy[j] * y[j]
+        for j in range(high - low):
+            overlap[j] /= F4(rows)
+        for i in range(rows):
+            dy, y, dh = towards[i, low:high], out[i, low:high], inner[i, low:high]
+            for j in range(high - low):
+                dh[j] = scale[j] * (dy[j] - y[j] * overlap[j])
