@@ -1,9 +1,9 @@
 """How near the model comes to the machine's own limit, and to a straightforward implementation.
 
-The limit is the best a large float32 product reaches on all cores, measured again beside every run, because
-shared machines change from second to second. A share is the operations of a segment's products over its time,
-over that limit; the median of several rounds is reported. Run by `eqr bench model` and benchmarks/model.py,
-whose notes say what was tried.
+The limit is what large float32 products sustain on all cores, measured again beside every run, because shared
+machines change from second to second. A share is the operations of a segment's products over its time, over
+that limit; both are averages over a good part of a second, and the median of several rounds is reported. Run
+by `eqr bench model` and benchmarks/model.py, whose notes say what was tried.
 """
 
 import time
@@ -181,11 +181,12 @@ def _compare(
     )
 
 
-def limit_gflops(repeats: int = 4) -> float:
-    """Return what a large product reaches now, in billions of operations a second, on all cores."""
+def limit_gflops(repeats: int = 8) -> float:
+    """Return what large products sustain now, in billions of operations a second, on all cores."""
     left, right = _large(0), _large(1)
-    left @ right
-    return 2 * LIMIT_SIZE**3 / min(_seconds(lambda: left @ right) for _ in range(repeats)) / 1e9
+    out = left @ right
+    seconds = _seconds(lambda: [torch.mm(left, right, out=out) for _ in range(repeats)])
+    return repeats * 2 * LIMIT_SIZE**3 / seconds / 1e9
 
 
 def _large(seed: int) -> Tensor:
