@@ -80,5 +80,7 @@ class Settling(Reasoner):
     def read(self, state: State, before: State) -> Reading:
         residual = state.distance(before)
         halt = torch.where(residual > 0, torch.log(0.05 / residual.clamp_min(1e-9)), -5.0)
-        logits = state.answer[:, :, : self.config.vocabulary].transpose(0, 1).clone()
-        return Reading(logits=logits, halt=halt, go_on=-halt, residual=residual)
+        return Reading(logits=self.decode(state), halt=halt, go_on=-halt, residual=residual)
+
+    def decode(self, state: State) -> Tensor:
+        return state.answer[:, :, : self.config.vocabulary].transpose(0, 1).clone()

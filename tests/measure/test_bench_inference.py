@@ -13,8 +13,7 @@ from settling import Settling, puzzles_4x4
 PUZZLES = puzzles_4x4(20)
 
 
-def test_speed_figures_are_there_and_slots_stay_full(monkeypatch):
-    monkeypatch.setattr(bench, "REPEATS", 1)
+def test_speed_figures_are_there_and_slots_stay_full():
     config = systems.eqr(
         task_named("sudoku-4x4"), width=16, round_hidden_to=16, cycles=1, scratch=2, blocks=1
     )

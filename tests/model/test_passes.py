@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from eqr.model import kernels, passes
-from eqr.model.counters import NoiseBank
+from eqr.model.counters import NoiseBank, _uniform, scramble
 
 SHAPES = [(1, 2), (3, 10), (81, 64), (36, 514)]
 """Rows and (even) columns: less than a vector, odd halves, more columns than are normalised together."""
@@ -32,6 +32,7 @@ def count_sweeps(monkeypatch):
         "normalise_rows_gradient",
         "normalise_columns_gradient",
         "add_chosen",
+        "uniform",
     ):
         kernel = getattr(kernels, name)
         monkeypatch.setattr(
@@ -91,3 +92,10 @@ def test_chosen_vectors_are_added_token_by_token():
     exact = h.double() + 0.25 * bank.vectors.double()[chosen]
     assert close(passes.add_chosen(h, bank.vectors, chosen, 0.25), exact)
     assert close(passes.add_chosen(h, bank.vectors, chosen, torch.tensor(0.25)), exact)
+
+
+def test_counters_are_hashed_to_the_same_bits():
+    keys = torch.tensor([0, 1, 2**62 + 12345, 2**63 - 1])
+    counters = torch.arange(5 * 12).view(5, 1, 12)
+    bits = scramble(scramble(keys).view(1, -1, 1) + counters) >> 39
+    assert torch.equal(_uniform(keys, 5, 12), (bits.float() + 0.5) * 2.0**-24)

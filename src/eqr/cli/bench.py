@@ -72,6 +72,7 @@ def inference(
     split: Annotated[str, typer.Option(help="Which split of them.")] = "test",
     limit: Annotated[int | None, typer.Option(min=1, help="A random sample of so many puzzles.")] = None,
     slots: Annotated[int, typer.Option(min=1, help="Trajectories advanced at once.")] = 64,
+    rounds: Annotated[int, typer.Option(min=1, help="Repetitions; the median is reported.")] = 40,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Measure the engine's slots, overhead and growth; on a trained model, what halting and racing save."""
@@ -82,9 +83,11 @@ def inference(
 
     if data is not None and trained is None:
         raise UserError("--data needs a trained model to measure: add --model RUN")
+    if limit is not None and data is None:
+        raise UserError("--limit counts puzzles of --data DIR, which was not given")
     reasoner = default_model() if trained is None else load_reasoner(trained)
     puzzles = None if data is None else load_split(data, split)
-    figures = speed(reasoner, slots=slots)
+    figures = speed(reasoner, slots=slots, rounds=rounds, quiet=as_json)
     if puzzles is not None:
         if limit is not None and limit < len(puzzles):
             puzzles = sample(puzzles, limit, seed=0)

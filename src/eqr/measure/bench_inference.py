@@ -6,7 +6,7 @@ benchmarks/inference.py.
 """
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import cycle
 from typing import Any, Literal
@@ -23,9 +23,10 @@ from eqr.model import systems
 from eqr.model.config import TwoLevel
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Reading
+from eqr.progress import Progress, progress
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import Candidates
-from eqr.solve.engine import Engine, Puzzle
+from eqr.solve.engine import Engine, Puzzle, Usage
 from eqr.solve.gather import Gather
 from eqr.solve.halting import SETTLED, AllOf, FixedDepth, HaltingRule, fingerprint
 from eqr.solve.rollout import rollout
@@ -33,7 +34,8 @@ from eqr.solve.selection import First, FirstToHalt, MajorityVote, SelectionRule
 from eqr.tasks import task_named
 from eqr.tasks.base import Task, Tokens
 
-REPEATS = 3
+ROUNDS = 40
+"""Works are timed in turn, a fraction of a second each; shared machines change from second to second."""
 
 
 class Spread(HaltingRule):
@@ -77,27 +79,26 @@ def default_puzzles(reasoner: Reasoner, count: int) -> Tokens:
     return np.random.default_rng(0).integers(1, config.vocabulary, (count, config.cells)).astype(np.uint8)
 
 
-def speed(reasoner: Reasoner, *, slots: int = 64, depth: int = 16, rounds: int = 4) -> list[Figure]:
+def speed(
+    reasoner: Reasoner, *, slots: int = 64, depth: int = 16, rounds: int = ROUNDS, quiet: bool = True
+) -> list[Figure]:
     """Measure the engine while puzzles keep coming: slots, overhead, what halting gains, growth."""
-    grids = default_puzzles(reasoner, slots * rounds)
+    grids = default_puzzles(reasoner, slots * 4)
     halting = Engine(reasoner, Budget(depth=depth, halting=Spread(depth=depth)), slots=slots)
     fixed = Engine(reasoner, Budget(depth=depth), slots=slots)
-    _drain(halting, grids)
+    busy = _drained(halting, grids).utilisation
     mean_depth = max(round(halting.usage.segments / len(grids)), 1)
     # asks the same rule as the engine but never heeds it
     deaf = AllOf(rules=(Spread(depth=depth), FixedDepth(depth=depth + 1)))
 
     def bare() -> int:
-        for low in range(0, len(grids), slots):
-            rollout(reasoner, grids[low : low + slots], Budget(depth=mean_depth, halting=deaf))
-        return len(grids) * mean_depth
+        rollout(reasoner, grids[:slots], Budget(depth=mean_depth, halting=deaf))
+        return slots * mean_depth
 
-    enough = len(grids) * depth
-    with_halting, in_rollout, to_the_end = _seconds_per_unit(
-        lambda: _keep_going(halting, grids, enough), bare, lambda: _keep_going(fixed, grids, enough)
-    ).T
-    busy, overhead = halting.usage.utilisation, _middle(with_halting / in_rollout) - 1
-    gained = _middle(to_the_end / with_halting)
+    works = [_turns(halting, grids, mean_depth), bare, _turns(fixed, grids, depth)]
+    with progress("engine, rollout, fixed depth", rounds + 1, unit="rounds", quiet=quiet) as bar:
+        with_halting, in_rollout, to_the_end = _seconds_per_unit(works, rounds, bar).T
+    overhead, gained = _middle(with_halting / in_rollout) - 1, _middle(to_the_end / with_halting)
     rate = 1 / _middle(with_halting)
     return [
         Figure(name="slots at work until the queue drains", value=busy, wanted=">= 0.95", holds=busy >= 0.95),
@@ -106,28 +107,32 @@ def speed(reasoner: Reasoner, *, slots: int = 64, depth: int = 16, rounds: int =
             value=overhead,
             wanted="<= 0.05",
             holds=overhead <= 0.05,
-            note=f"{rate:,.0f} segments/s in the engine",
+            note=f"+-{_doubt(with_halting / in_rollout):.3f}; {rate:,.0f} segments/s in the engine",
         ),
         Figure(
             name="puzzles/s by halting, as a share of the NFE ratio",
             value=gained,
             wanted=">= 0.9",
             holds=gained >= 0.9,
-            note=f"{rate / mean_depth:,.0f} against {1 / _middle(to_the_end) / depth:,.0f} puzzles/s, "
-            f"NFE {mean_depth} against {depth}",
+            note=f"+-{_doubt(to_the_end / with_halting):.3f}; {rate / mean_depth:,.0f} against "
+            f"{1 / _middle(to_the_end) / depth:,.0f} puzzles/s, NFE {mean_depth} against {depth}",
         ),
-        *_growth(reasoner, grids[:slots], slots, depth),
+        *_growth(reasoner, grids[:slots], slots, max(depth // 4, 1), rounds, quiet),
     ]
 
 
-def _growth(reasoner: Reasoner, grids: Tokens, slots: int, depth: int) -> list[Figure]:
+def _growth(
+    reasoner: Reasoner, grids: Tokens, slots: int, depth: int, rounds: int, quiet: bool
+) -> list[Figure]:
     """Say how far the cost of a segment at four times the depth or breadth is from that at once."""
 
     def engine(d: int, b: int) -> Callable[[], int]:
         made = Engine(reasoner, Budget(depth=d, breadth=b), slots=slots)
-        return lambda: _drain(made, grids)
+        return lambda: _drained(made, grids).segments
 
-    once, deeper, wider = _seconds_per_unit(engine(depth, 1), engine(4 * depth, 1), engine(depth, 4)).T
+    works = [engine(depth, 1), engine(4 * depth, 1), engine(depth, 4)]
+    with progress("four times the depth, the breadth", rounds + 1, unit="rounds", quiet=quiet) as bar:
+        once, deeper, wider = _seconds_per_unit(works, rounds, bar).T
     figures = []
     for name, seconds in (("depth", deeper), ("breadth", wider)):
         ratio = _middle(seconds / once)
@@ -137,6 +142,7 @@ def _growth(reasoner: Reasoner, grids: Tokens, slots: int, depth: int) -> list[F
                 value=ratio,
                 wanted="0.9 to 1.1",
                 holds=0.9 <= ratio <= 1.1,
+                note=f"+-{_doubt(seconds / once):.3f}",
             )
         )
     return figures
@@ -207,29 +213,48 @@ def _accuracy(
     return float(right.mean()), float(found.nfe.sum(axis=1).mean())
 
 
-def _drain(engine: Engine, grids: Tokens) -> int:
-    """Run to the end and return the row-segments done."""
+def _drained(engine: Engine, grids: Tokens) -> Usage:
+    """Run to the end and return what was done."""
     for _ in engine.run(Puzzle(index, grid) for index, grid in enumerate(grids)):
         pass
-    return engine.usage.segments
+    return engine.usage
 
 
-def _keep_going(engine: Engine, grids: Tokens, segments: int) -> int:
-    """Run on an endless stream until about so many row-segments are done, and return how many were."""
-    for _ in engine.run(Puzzle(index, grid) for index, grid in enumerate(cycle(grids))):
-        if engine.usage.segments >= segments:
-            break
-    return engine.usage.segments
+def _turns(engine: Engine, grids: Tokens, turns: int) -> Callable[[], int]:
+    """Keep one endless run going: each call takes it about `turns` further, and returns its row-segments."""
+    run = engine.run(Puzzle(index, grid) for index, grid in enumerate(cycle(grids)))
+
+    next(run)  # which also begins a new count of segments
+
+    def further() -> int:
+        before = engine.usage.segments
+        for _ in run:
+            done = engine.usage.segments - before
+            if done >= turns * engine.slots:
+                return done
+        raise AssertionError("an endless run ended")
+
+    return further
 
 
-def _seconds_per_unit(*works: Callable[[], int]) -> NDArray[np.float64]:
-    """Time works in turn, so that a busy machine slows them alike, by what each did; (repeats, works)."""
-    times = [[_timed(work) for work in works] for _ in range(REPEATS + 1)]
-    return np.array(times[1:])  # the first round warms up
+def _seconds_per_unit(works: Sequence[Callable[[], int]], rounds: int, bar: Progress) -> NDArray[np.float64]:
+    """Time works in turn by what each did, after a round that warms up; (rounds, works)."""
+    times = []
+    for _ in range(rounds + 1):
+        times.append([_timed(work) for work in works])
+        bar.advance()
+    return np.array(times[1:])
 
 
 def _middle(values: NDArray[np.float64]) -> float:
     return float(np.median(values))
+
+
+def _doubt(values: NDArray[np.float64]) -> float:
+    """Half of a 95 % interval of the median, by resampling."""
+    draws = np.random.default_rng(0).choice(values, (1000, len(values)))
+    low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
+    return float(high - low) / 2
 
 
 def _timed(work: Callable[[], int]) -> float:

@@ -6,6 +6,7 @@ another rank.
 """
 
 import hashlib
+import math
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ TRUNCATION = 2.0
 UNIT_SCALE = 1.13685
 """A normal cut at +-2 times this has standard deviation 1 (its support is +-2.2737)."""
 
+_EDGE = math.erf(TRUNCATION / 2**0.5)
 _MASK = (1 << 63) - 1
 
 
@@ -37,12 +39,21 @@ def _shift(values: Tensor, bits: int) -> Tensor:
 
 def truncated_normal(keys: Tensor, stream: int, tokens: int, width: int) -> Tensor:
     """Draw unit truncated normals, shape (tokens, rows, width), float32; `stream` separates uses of a key."""
-    base = scramble(keys + stream)
+    uniform = _uniform(keys + stream, tokens, width)
+    return torch.erfinv((2.0 * uniform - 1.0).mul_(_EDGE)).mul_(2**0.5 * UNIT_SCALE)
+
+
+def _uniform(keys: Tensor, tokens: int, width: int) -> Tensor:
+    """Hash keys and counters to numbers between 0 and 1, (tokens, rows, width)."""
+    if keys.is_cpu and not torch.compiler.is_compiling():
+        from eqr.model import kernels
+
+        uniform = torch.empty(tokens, len(keys), width)
+        kernels.uniform(keys.numpy(), uniform.numpy())
+        return uniform
     counters = torch.arange(tokens * width, device=keys.device).view(tokens, 1, width)
-    bits = scramble(base.view(1, -1, 1) + counters) >> 39  # 24 bits: what float32 can tell apart
-    uniform = (bits.float() + 0.5) * 2.0**-24
-    edge = torch.erf(torch.tensor(TRUNCATION / 2**0.5, device=keys.device))
-    return torch.erfinv(edge * (2.0 * uniform - 1.0)) * (2**0.5 * UNIT_SCALE)
+    bits = scramble(scramble(keys).view(1, -1, 1) + counters) >> 39  # 24 bits: what float32 can tell apart
+    return (bits.float() + 0.5) * 2.0**-24
 
 
 class NoiseBank:

@@ -1,7 +1,7 @@
-"""The element-wise work between two products, compiled: one sweep over memory where PyTorch needs several.
+"""The element-wise work around the products, compiled: one sweep over memory where PyTorch needs several.
 
 A product leaves its result in the core's cache; what follows should read it once. Each kernel here works on
-contiguous float32 matrices, on the calling thread alone, without Python's lock. Importing this module loads
+contiguous float32 arrays, on the calling thread alone, without Python's lock. Importing this module loads
 numba, which carries its own code generator and keeps what it compiled on disk.
 """
 
@@ -163,3 +163,29 @@ def normalise_columns_gradient(towards, out, scales, inner):  # type: ignore[no-
             dy, y, dh = towards[i, low:high], out[i, low:high], inner[i, low:high]
             for j in range(high - low):
                 dh[j] = scale[j] * (dy[j] - y[j] * overlap[j])
+
+
+_G0, _G1, _G2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
+_MASK, _DROP = np.uint64((1 << 63) - 1), np.uint64(39)
+_HALF, _UNIT = F4(0.5), F4(2.0**-24)
+
+
+@njit(inline="always")
+def _scramble(v):  # type: ignore[no-untyped-def]
+    v = v * _G0
+    v = (v ^ (v >> _S30)) * _G1
+    v = (v ^ (v >> _S27)) * _G2
+    return (v ^ (v >> _S31)) & _MASK
+
+
+@_exact
+def uniform(keys, out):  # type: ignore[no-untyped-def]
+    """out[t, r, c] in (0, 1) hashes keys[r] and the counter t * width + c, as `counters.scramble` does."""
+    tokens, rows, width = out.shape
+    for r in range(rows):
+        base = _scramble(np.uint64(keys[r]))
+        for t in range(tokens):
+            first, row = base + np.uint64(t * width), out[t, r]
+            for c in range(width):
+                row[c] = (F4(_scramble(first + np.uint64(c)) >> _DROP) + _HALF) * _UNIT

@@ -102,15 +102,19 @@ class Reasoner(Saved):
         return run_segment(state, x, self._moves, wrapped, tracked=tracked)
 
     def read(self, state: State, before: State) -> Reading:
-        """Decode the answer state; the residual compares with the state a segment earlier."""
-        grid = state.answer[self.config.identity_tokens :]
+        """Read both heads; the residual compares with the state a segment earlier."""
         scores = nn.functional.linear(state.answer[0], self.halt_head.weight, self.halt_head.bias).float()
         return Reading(
-            logits=(grid @ self.answer_head.t()).transpose(0, 1),
+            logits=self.decode(state),
             halt=scores[:, 0],
             go_on=scores[:, 1],
             residual=state.distance(before),
         )
+
+    def decode(self, state: State) -> Tensor:
+        """Return the logits (rows, cells, vocabulary) of the answer state."""
+        grid = state.answer[self.config.identity_tokens :]
+        return (grid @ self.answer_head.t()).transpose(0, 1)
 
     def parameter_count(self) -> int:
         """Number of trained parameters, without buffers and the sparse identity table."""

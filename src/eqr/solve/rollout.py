@@ -108,13 +108,8 @@ class Dynamics:
 
     def begin(self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None = None) -> Rows:
         """Embed puzzles (rows, cells) and start each row from its key."""
-
-        def work(cut: slice) -> Rows:
-            return self._begin(puzzles[cut], keys[cut], None if identities is None else identities[cut])
-
-        with one_thread():
-            parts = self._pool.map(work, len(puzzles))
-            return parts[0] if len(parts) == 1 else Rows.joined(parts)
+        with one_thread():  # many small operations: handing them to the pool takes longer than doing them
+            return self._begin(puzzles, keys, identities)
 
     def _begin(self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None) -> Rows:
         rows, device = len(puzzles), self.device
@@ -130,7 +125,7 @@ class Dynamics:
             state=state,
             keys=row_keys,
             depths=torch.zeros(rows, dtype=torch.int64, device=device),
-            logits=self.reasoner.read(state, state).logits,
+            logits=self.reasoner.decode(state),
             residuals=torch.full((rows, self.window, 2), torch.nan, device=device),
             counters=torch.zeros(rows, 0, device=device)
             if halting is None
