@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eqr.errors import UserError
 from eqr.model.config import ReasonerConfig
-from eqr.model.cut import RowPool, default_pool, rows_per_cut, segment_and_read
+from eqr.model.cut import RowPool, default_pool, least_rows, rows_per_cut, segment_and_read
 from eqr.model.reasoner import Reasoner
 
 
@@ -39,6 +39,20 @@ def test_workers_compute_single_threaded_and_the_caller_is_left_alone():
     assert {count for count, _ in seen} == {1}
     assert threading.get_ident() not in {thread for _, thread in seen}
     assert torch.get_num_threads() == before
+
+
+def test_few_rows_of_a_small_model_stay_on_the_calling_thread():
+    pool = RowPool(2, 8, least_rows=3)
+    assert [cut.stop - cut.start for cut in pool.cuts(5)] == [5]
+    assert [cut.stop - cut.start for cut in pool.cuts(6)] == [3, 3]
+    assert len(pool.cuts(17)) == 4
+    (seen,) = pool.map(lambda rows: (torch.get_num_threads(), threading.get_ident()), 5)
+    assert seen == (1, threading.get_ident())
+
+
+def test_a_small_model_needs_more_rows_for_a_thread_than_a_large_one():
+    assert least_rows(small("eqr")) > 100
+    assert least_rows(ReasonerConfig(rows=9, columns=9, vocabulary=11, width=512)) == 1
 
 
 def test_one_worker_runs_in_the_caller():

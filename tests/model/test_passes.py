@@ -27,7 +27,7 @@ def count_sweeps(monkeypatch):
     for name in (
         "gate",
         "gate_gradient",
-        "normalise_rows",
+        "add_and_normalise_rows",
         "normalise_columns",
         "normalise_rows_gradient",
         "normalise_columns_gradient",

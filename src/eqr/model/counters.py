@@ -49,7 +49,7 @@ def _uniform(keys: Tensor, tokens: int, width: int) -> Tensor:
         from eqr.model import kernels
 
         uniform = torch.empty(tokens, len(keys), width)
-        kernels.uniform(keys.numpy(), uniform.numpy())
+        kernels.uniform(keys.contiguous().data_ptr(), uniform.data_ptr(), tokens, len(keys), width)
         return uniform
     counters = torch.arange(tokens * width, device=keys.device).view(tokens, 1, width)
     bits = scramble(scramble(keys).view(1, -1, 1) + counters) >> 39  # 24 bits: what float32 can tell apart

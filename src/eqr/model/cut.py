@@ -3,16 +3,19 @@
 Rows never look at one another, so a batch can be cut anywhere. Handing every core a few rows and letting it
 run a whole segment on them, products and element-wise work alike, keeps the intermediates of a block in the
 core's own cache and leaves nothing to synchronise; splitting each single product over all cores does neither
-(benchmarks/model.py measures both). PyTorch drops Python's lock while it computes, so threads are enough.
+(benchmarks/model.py measures both). PyTorch drops Python's lock while it computes, so threads are enough,
+unless the computations are so short that passing the lock back and forth takes longer: such a batch stays on
+the calling thread.
 
 Accelerators schedule themselves: there a batch stays in one piece.
 """
 
+import math
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import cache
@@ -33,24 +36,48 @@ CACHE_BYTES = 4 << 20
 """What a block's widest intermediate may take; smaller pieces pay more for calls than they save in cache."""
 
 
+LEAST_OPERATIONS = 40e6
+"""Operations of an application's channel products that a piece must have to be worth a thread."""
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Do small things on this thread alone.
+
+    The pool keeps the cores busy; a second team of threads, woken for every small operation between two
+    segments, would spin on the very cores that the pool needs.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 class RowPool:
     """Runs work on disjoint runs of rows, a thread per core, each with single-threaded products."""
 
-    def __init__(self, workers: int | None = None, rows_per_cut: int | None = None) -> None:
-        """Use `workers` threads (None: one per core) and at most `rows_per_cut` rows a piece (None: any)."""
+    def __init__(
+        self, workers: int | None = None, rows_per_cut: int | None = None, *, least_rows: int = 1
+    ) -> None:
+        """Use `workers` threads (None: one per core) on pieces of `least_rows` to `rows_per_cut` rows.
+
+        Rows too few for two pieces stay on the calling thread; None sets no upper limit.
+        """
         if workers is not None and workers < 1:
             raise UserError(f"workers = {workers}: a pool needs at least 1")
         if rows_per_cut is not None and rows_per_cut < 1:
             raise UserError(f"rows_per_cut = {rows_per_cut}: a piece needs at least 1 row")
         self.workers = workers or torch.get_num_threads()
-        self.rows_per_cut = rows_per_cut
+        self.rows_per_cut, self.least_rows = rows_per_cut, least_rows
         self._threads: ThreadPoolExecutor | None = None
         self._owner = 0
 
     def cuts(self, rows: int) -> list[slice]:
         """Return the pieces: nearly equal, in order, as many for every worker, none empty."""
         pieces = -(-rows // (self.rows_per_cut or max(rows, 1)))
-        pieces = min(-(-pieces // self.workers) * self.workers, rows)
+        pieces = min(-(-pieces // self.workers) * self.workers, max(rows // self.least_rows, pieces), rows)
         edges = [rows * piece // pieces for piece in range(pieces + 1)] if pieces else []
         return [slice(low, high) for low, high in pairwise(edges)]
 
@@ -66,7 +93,9 @@ class RowPool:
         """
         cuts = self.cuts(rows)
         if self.workers == 1 or len(cuts) < 2:
-            return [work(cut) for cut in cuts]
+            # all cores may share the products of one large row, not those of a few small ones
+            with one_thread() if self.least_rows > 1 else nullcontext():
+                return [work(cut) for cut in cuts]
         modes = _Modes.here()
 
         def inside(context: Context, cut: slice) -> T:
@@ -123,9 +152,15 @@ def rows_per_cut(config: ReasonerConfig, *, training: bool = False) -> int:
     return max((2 if training else 1) * CACHE_BYTES // (4 * widest), 1)
 
 
+def least_rows(config: ReasonerConfig) -> int:
+    """Return how many rows of this model are worth a thread of their own."""
+    by_row = 6 * config.blocks * config.tokens * config.width * config.hidden(config.width)
+    return math.ceil(LEAST_OPERATIONS / by_row)
+
+
 @cache
-def _pool(workers: int, rows: int | None) -> RowPool:
-    return RowPool(workers, rows)
+def _pool(workers: int, rows: int | None, least: int) -> RowPool:
+    return RowPool(workers, rows, least_rows=least)
 
 
 _making = threading.Lock()
@@ -135,8 +170,8 @@ def default_pool(config: ReasonerConfig, device: torch.device) -> RowPool:
     """Return the shared pool for a model: cuts that fit a core's cache on cpu, one piece elsewhere."""
     with _making:
         if device.type != "cpu":
-            return _pool(1, None)
-        return _pool(torch.get_num_threads(), rows_per_cut(config))
+            return _pool(1, None, 1)
+        return _pool(torch.get_num_threads(), rows_per_cut(config), least_rows(config))
 
 
 def segment_and_read(

@@ -12,7 +12,15 @@ import torch
 from torch import Tensor
 
 from eqr.model.packed import product
-from eqr.model.passes import gate, gate_, gate_gradient, normalise, normalise_, normalise_gradient
+from eqr.model.passes import (
+    add_and_normalise_,
+    gate,
+    gate_,
+    gate_gradient,
+    normalise,
+    normalise_,
+    normalise_gradient,
+)
 
 
 def gated_mlp(h: Tensor, up: Tensor, down: Tensor, dim: int) -> Tensor:
@@ -22,7 +30,10 @@ def gated_mlp(h: Tensor, up: Tensor, down: Tensor, dim: int) -> Tensor:
     if torch.is_grad_enabled() and (h.requires_grad or up.requires_grad or down.requires_grad):
         mixed: Tensor = _GatedMlp.apply(h, up, down, dim)  # type: ignore[no-untyped-call]  # PyTorch's own
         return mixed
-    return normalise_(_close(h, gate_(_project(h, up, dim), dim), down, dim), dim)[0]
+    gated = gate_(_project(h, up, dim), dim)
+    if dim == 1:
+        return add_and_normalise_(product(gated, down), h, dim)
+    return add_and_normalise_(torch.addmm(h, down, gated), None, dim)
 
 
 def _project(h: Tensor, up: Tensor, dim: int) -> Tensor:
@@ -30,7 +41,7 @@ def _project(h: Tensor, up: Tensor, dim: int) -> Tensor:
 
 
 def _close(h: Tensor, gated: Tensor, down: Tensor, dim: int) -> Tensor:
-    return product(gated, down, plus=h) if dim == 1 else torch.addmm(h, down, gated)
+    return torch.addmm(h, gated, down.t()) if dim == 1 else torch.addmm(h, down, gated)
 
 
 def _composed(h: Tensor, up: Tensor, down: Tensor, dim: int) -> Tensor:

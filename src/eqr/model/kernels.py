@@ -1,8 +1,11 @@
 """The element-wise work around the products, compiled: one sweep over memory where PyTorch needs several.
 
 A product leaves its result in the core's cache; what follows should read it once. Each kernel here works on
-contiguous float32 arrays, on the calling thread alone, without Python's lock. Importing this module loads
-numba, which carries its own code generator and keeps what it compiled on disk.
+contiguous float32 arrays, on the calling thread alone, without Python's lock. Arrays come as addresses with
+sizes: making a NumPy array of a tensor costs several calls, each of which fights the other cores' threads
+for that lock. Only `eqr.model.passes` and `eqr.model.counters` call them, with tensors they have checked.
+
+Importing this module loads numba, which carries its own code generator and keeps what it compiled on disk.
 """
 
 import math
@@ -10,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import carray, njit, types  # type: ignore[attr-defined]  # exported by a star
 from numba.extending import intrinsic
 
 F4, I4 = np.float32, np.int32
@@ -38,13 +41,27 @@ def _reinterpret(source: Any, target: Any, kind: ir.Type) -> Any:
     return cast
 
 
+def _address_as(target: Any, kind: ir.Type) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        return builder.inttoptr(values[0], kind.as_pointer())
+
+    @intrinsic
+    def cast(typingctx: Any, address: Any) -> Any:  # noqa: ARG001 numba wants these names
+        pointer = types.CPointer(target)  # type: ignore[no-untyped-call]
+        return pointer(types.int64), generate
+
+    return cast
+
+
+_pointer_of = _address_as(types.float32, ir.FloatType())
+_index_pointer_of = _address_as(types.int64, ir.IntType(64))
 _bits_of = _reinterpret(types.float32, types.int32, ir.IntType(32))
 _float_of = _reinterpret(types.int32, types.float32, ir.FloatType())
 
 # sums may be reordered, which is what lets them use the vector unit; nothing else is loosened
-_compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+_compiled: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
 # reordering would cancel the rounding trick
-_exact = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+_exact: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 
 
 @njit(inline="always")
@@ -58,34 +75,30 @@ def _sigmoid(x):  # type: ignore[no-untyped-def]
     return _ONE / (_ONE + (p * (r * r) + r + _ONE) * power)
 
 
+@njit(inline="always")
+def _matrix(address, rows, columns):  # type: ignore[no-untyped-def]
+    return carray(_pointer_of(address), (rows, columns))
+
+
 @_exact
-def gate(both, gated):  # type: ignore[no-untyped-def]
-    """gated = silu(g) * u for `both` = (g, u) side by side."""
-    rows, width = gated.shape
+def gate(both, gated, rows, width):  # type: ignore[no-untyped-def]
+    """gated = silu(g) * u for `both` = (g, u) side by side, each (rows, width)."""
+    sources, targets = _matrix(both, rows, 2 * width), _matrix(gated, rows, width)
     for row in range(rows):
-        g, u, out = both[row, :width], both[row, width:], gated[row]
+        g, u, out = sources[row, :width], sources[row, width:], targets[row]
         for j in range(width):
             x = g[j]
             out[j] = x * _sigmoid(x) * u[j]
 
 
 @_exact
-def add_chosen(h, vectors, chosen, scale, out):  # type: ignore[no-untyped-def]
-    """out = h + scale * vectors[chosen], row by row."""
-    rows, width = h.shape
-    for i in range(rows):
-        row, vector, moved = h[i], vectors[chosen[i]], out[i]
-        for j in range(width):
-            moved[j] = row[j] + scale * vector[j]
-
-
-@_exact
-def gate_gradient(both, towards, to_both):  # type: ignore[no-untyped-def]
+def gate_gradient(both, towards, to_both, rows, width):  # type: ignore[no-untyped-def]
     """Write the gradient of `both` given that of `gated`; leave `gated` itself in place of `towards`."""
-    rows, width = towards.shape
+    sources, targets = _matrix(both, rows, 2 * width), _matrix(to_both, rows, 2 * width)
+    gated = _matrix(towards, rows, width)
     for row in range(rows):
-        g, u, d = both[row, :width], both[row, width:], towards[row]
-        to_g, to_u = to_both[row, :width], to_both[row, width:]
+        g, u, d = sources[row, :width], sources[row, width:], gated[row]
+        to_g, to_u = targets[row, :width], targets[row, width:]
         for j in range(width):
             x, dy = g[j], d[j]
             s = _sigmoid(x)
@@ -95,47 +108,76 @@ def gate_gradient(both, towards, to_both):  # type: ignore[no-untyped-def]
             d[j] = silu * u[j]
 
 
-@_compiled
-def normalise_rows(h, scales, epsilon):  # type: ignore[no-untyped-def]
-    """Divide each row by its root mean square, in place, and keep the factors."""
-    rows, width = h.shape
+@_exact
+def add_chosen(h, vectors, chosen, scale, out, rows, width):  # type: ignore[no-untyped-def]
+    """out = h + scale * vectors[chosen], row by row; `chosen` is int64."""
+    sources, targets = _matrix(h, rows, width), _matrix(out, rows, width)
+    indices = carray(_index_pointer_of(chosen), (rows,))
     for i in range(rows):
-        row = h[i]
+        vector = _matrix(vectors + 4 * width * indices[i], 1, width)[0]
+        row, moved = sources[i], targets[i]
+        for j in range(width):
+            moved[j] = row[j] + scale * vector[j]
+
+
+@_compiled
+def add_and_normalise_rows(h, plus, scales, rows, width, epsilon):  # type: ignore[no-untyped-def]
+    """Add `plus` to h, divide each row by its root mean square, in place; keep the factors.
+
+    Address 0 stands for nothing to add, or for factors that nobody wants.
+    """
+    matrix, added = _matrix(h, rows, width), _matrix(plus, rows, width)
+    factors = _matrix(scales, 1, rows)[0]
+    for i in range(rows):
+        row = matrix[i]
+        if plus != 0:
+            more = added[i]
+            for j in range(width):
+                row[j] += more[j]
         total = _ZERO
         for j in range(width):
             total += row[j] * row[j]
         scale = _ONE / math.sqrt(total / F4(width) + epsilon)
-        scales[i] = scale
+        if scales != 0:
+            factors[i] = scale
         for j in range(width):
             row[j] *= scale
 
 
 @_compiled
-def normalise_columns(h, scales, epsilon):  # type: ignore[no-untyped-def]
-    """The same along columns, a few dozen at a time."""
-    rows, width = h.shape
+def normalise_columns(h, scales, rows, width, epsilon):  # type: ignore[no-untyped-def]
+    """Divide each column by its root mean square, in place, a few dozen at a time; keep the factors."""
+    matrix, factors = _matrix(h, rows, width), _matrix(scales, 1, width)[0]
+    kept = np.empty(COLUMNS, dtype=F4)
     for low in range(0, width, COLUMNS):
         high = min(low + COLUMNS, width)
-        block = scales[low:high]
+        block = kept[: high - low]
         block[:] = _ZERO
         for i in range(rows):
-            row = h[i, low:high]
+            row = matrix[i, low:high]
             for j in range(high - low):
                 block[j] += row[j] * row[j]
         for j in range(high - low):
             block[j] = _ONE / math.sqrt(block[j] / F4(rows) + epsilon)
+        if scales != 0:
+            factors[low:high] = block
         for i in range(rows):
-            row = h[i, low:high]
+            row = matrix[i, low:high]
             for j in range(high - low):
                 row[j] *= block[j]
 
 
 @_compiled
-def normalise_rows_gradient(towards, out, scales, inner):  # type: ignore[no-untyped-def]
+def normalise_rows_gradient(towards, out, scales, inner, rows, width):  # type: ignore[no-untyped-def]
     """With y = h r, the gradient of h is r (dy - y mean(y dy))."""
-    rows, width = out.shape
+    gradients, outs, inners = (
+        _matrix(towards, rows, width),
+        _matrix(out, rows, width),
+        _matrix(inner, rows, width),
+    )
+    factors = _matrix(scales, 1, rows)[0]
     for i in range(rows):
-        dy, y, dh, scale = towards[i], out[i], inner[i], scales[i]
+        dy, y, dh, scale = gradients[i], outs[i], inners[i], factors[i]
         overlap = _ZERO
         for j in range(width):
             overlap += dy[j] * y[j]
@@ -145,22 +187,27 @@ def normalise_rows_gradient(towards, out, scales, inner):  # type: ignore[no-unt
 
 
 @_compiled
-def normalise_columns_gradient(towards, out, scales, inner):  # type: ignore[no-untyped-def]
+def normalise_columns_gradient(towards, out, scales, inner, rows, width):  # type: ignore[no-untyped-def]
     """The same along columns."""
-    rows, width = out.shape
+    gradients, outs, inners = (
+        _matrix(towards, rows, width),
+        _matrix(out, rows, width),
+        _matrix(inner, rows, width),
+    )
+    factors = _matrix(scales, 1, width)[0]
     overlaps = np.empty(COLUMNS, dtype=F4)
     for low in range(0, width, COLUMNS):
         high = min(low + COLUMNS, width)
-        overlap, scale = overlaps[: high - low], scales[low:high]
+        overlap, scale = overlaps[: high - low], factors[low:high]
         overlap[:] = _ZERO
         for i in range(rows):
-            dy, y = towards[i, low:high], out[i, low:high]
+            dy, y = gradients[i, low:high], outs[i, low:high]
             for j in range(high - low):
                 overlap[j] += dy[j] * y[j]
         for j in range(high - low):
             overlap[j] /= F4(rows)
         for i in range(rows):
-            dy, y, dh = towards[i, low:high], out[i, low:high], inner[i, low:high]
+            dy, y, dh = gradients[i, low:high], outs[i, low:high], inners[i, low:high]
             for j in range(high - low):
                 dh[j] = scale[j] * (dy[j] - y[j] * overlap[j])
 
@@ -180,12 +227,12 @@ def _scramble(v):  # type: ignore[no-untyped-def]
 
 
 @_exact
-def uniform(keys, out):  # type: ignore[no-untyped-def]
+def uniform(keys, out, tokens, rows, width):  # type: ignore[no-untyped-def]
     """out[t, r, c] in (0, 1) hashes keys[r] and the counter t * width + c, as `counters.scramble` does."""
-    tokens, rows, width = out.shape
+    sources, targets = carray(_index_pointer_of(keys), (rows,)), _matrix(out, tokens * rows, width)
     for r in range(rows):
-        base = _scramble(np.uint64(keys[r]))
+        base = _scramble(np.uint64(sources[r]))
         for t in range(tokens):
-            first, row = base + np.uint64(t * width), out[t, r]
+            first, row = base + np.uint64(t * width), targets[t * rows + r]
             for c in range(width):
                 row[c] = (F4(_scramble(first + np.uint64(c)) >> _DROP) + _HALF) * _UNIT

@@ -60,10 +60,10 @@ class ConvChannelMlp(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """Mix channels, with a glance at the token before."""
-        gated = gate(h @ self.up.t(), dim=2)
+        gated = gate(product(h.flatten(0, 1), self.up), dim=1).view(*h.shape[:2], -1)
         before = F.pad(gated[:-1], (0, 0, 0, 0, 1, 0))
         seen = torch.addcmul(self.bias + before * self.kernel[0], gated, self.kernel[1])
-        return normalise(h + F.silu(seen) @ self.down.t(), dim=2)
+        return normalise(h + F.linear(F.silu(seen), self.down), dim=2)
 
 
 class TokenMlp(nn.Module):
@@ -101,7 +101,7 @@ class Attention(nn.Module):
         q, k, v = (part.permute(1, 2, 0, 3) for part in (q, k, v))
         seen = F.scaled_dot_product_attention(q, k, v)
         mixed = seen.permute(2, 0, 1, 3).flatten(2).flatten(0, 1)
-        return normalise(product(mixed, self.out, plus=h.flatten(0, 1)), dim=1).view_as(h)
+        return normalise(h + product(mixed, self.out).view_as(h), dim=2)
 
 
 Application = Callable[[Tensor, Tensor | None], Tensor]

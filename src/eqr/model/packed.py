@@ -13,6 +13,7 @@ from functools import cache
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 SMALLEST_BYTES = 1 << 20
 """Weights below this fit a core's second-level cache, where packing gains little."""
@@ -43,15 +44,15 @@ def packed(model: nn.Module, row_counts: Iterable[int]) -> Iterator[None]:
         _packing.reset(token)
 
 
-def product(h: Tensor, weight: Tensor, *, plus: Tensor | None = None) -> Tensor:
-    """h @ weight.t() (+ `plus`) for a matrix h, with the packed weight if there is one and no graph."""
+def product(h: Tensor, weight: Tensor) -> Tensor:
+    """h @ weight.t() for a matrix h, with the packed weight if there is one and no graph is recorded."""
     packing = None if torch.compiler.is_compiling() else _packing.get()
     if packing is not None and not torch.is_grad_enabled():
         original, copy = packing.get((id(weight), h.shape[0]), (None, None))
         if original is weight:
             found: Tensor = torch.ops.mkl._mkl_linear(h, copy, weight, None, h.shape[0])
-            return found if plus is None else found.add_(plus)
-    return h @ weight.t() if plus is None else torch.addmm(plus, h, weight.t())
+            return found
+    return F.linear(h, weight)
 
 
 def _weights(layer: nn.Module) -> list[Tensor]:

@@ -6,10 +6,7 @@ accelerators, compilers and float64 included, composes PyTorch's operations. `di
 1 for the channels, 0 for the tokens of a matrix.
 """
 
-from typing import Any
-
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -44,8 +41,8 @@ def gate_gradient(both: Tensor, towards: Tensor, dim: int) -> tuple[Tensor, Tens
     if _swept(both) and _swept(towards):
         from eqr.model import kernels
 
-        flat = towards.view(1, -1) if dim == 0 else towards
-        kernels.gate_gradient(_halves(both, dim), _array(flat), _halves(to_both, dim))
+        rows, width = _halves(both, dim)
+        kernels.gate_gradient(both.data_ptr(), towards.data_ptr(), to_both.data_ptr(), rows, width)
         return to_both, towards
     g, u = both.chunk(2, dim=dim)
     to_g, to_u = to_both.chunk(2, dim=dim)
@@ -55,14 +52,19 @@ def gate_gradient(both: Tensor, towards: Tensor, dim: int) -> tuple[Tensor, Tens
     return to_both, active.mul_(u)
 
 
-def normalise_(h: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Normalise in place; also return the factors."""
+def add_and_normalise_(h: Tensor, plus: Tensor | None, dim: int) -> Tensor:
+    """R(h + plus) along `dim`, in place."""
     if _swept(h):
-        from eqr.model import kernels
+        _sweep_normalise(h, plus, None, dim)
+        return h
+    return normalise_(h if plus is None else h.add_(plus), dim)[0]
 
-        scale = h.new_empty((h.shape[0], 1) if dim == 1 else (1, h.shape[1]))
-        sweep = kernels.normalise_rows if dim == 1 else kernels.normalise_columns
-        sweep(_array(h), _array(scale.view(-1)), kernels.F4(EPSILON))
+
+def normalise_(h: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """R(h) along `dim`, in place, and the factors that `normalise_gradient` needs."""
+    if _swept(h):
+        scale = torch.empty((h.shape[0], 1) if dim == 1 else (1, h.shape[1]))
+        _sweep_normalise(h, None, scale, dim)
         return h, scale
     scale = _scale(h, dim)
     return h.mul_(scale), scale
@@ -73,9 +75,9 @@ def normalise_gradient(towards: Tensor, out: Tensor, scale: Tensor, dim: int) ->
     if _swept(out):
         from eqr.model import kernels
 
-        inner = torch.empty_like(out)
+        inner, towards = torch.empty_like(out), towards.contiguous()
         sweep = kernels.normalise_rows_gradient if dim == 1 else kernels.normalise_columns_gradient
-        sweep(_array(towards.contiguous()), _array(out), _array(scale.view(-1)), _array(inner))
+        sweep(towards.data_ptr(), out.data_ptr(), scale.data_ptr(), inner.data_ptr(), *out.shape)
         return inner
     overlap = (towards * out).mean(dim=dim, keepdim=True)
     return torch.addcmul(towards, out, overlap, value=-1.0).mul_(scale)
@@ -83,14 +85,12 @@ def normalise_gradient(towards: Tensor, out: Tensor, scale: Tensor, dim: int) ->
 
 def add_chosen(h: Tensor, vectors: Tensor, chosen: Tensor, scale: float | Tensor) -> Tensor:
     """h + scale * vectors[chosen] for h (tokens, rows, width) and chosen (tokens, rows)."""
-    if isinstance(scale, float) and h.is_contiguous() and _swept(flat := h.flatten(0, 1)):
+    if isinstance(scale, float) and _swept(h) and chosen.is_contiguous():
         from eqr.model import kernels
 
-        out = torch.empty_like(h)
-        indices = _array(chosen.flatten())
-        kernels.add_chosen(
-            _array(flat), _array(vectors), indices, kernels.F4(scale), _array(out.view_as(flat))
-        )
+        out, width = torch.empty_like(h), h.shape[2]
+        addresses = h.data_ptr(), vectors.data_ptr(), chosen.data_ptr()
+        kernels.add_chosen(*addresses, kernels.F4(scale), out.data_ptr(), h.numel() // width, width)
         return out
     picked = F.embedding(chosen, vectors).to(h.dtype)
     return h.add(picked, alpha=scale) if isinstance(scale, float) else torch.addcmul(h, picked, scale)
@@ -109,26 +109,35 @@ def _swept(h: Tensor) -> bool:
         not torch.compiler.is_compiling()
         and h.dtype is torch.float32
         and h.is_cpu
-        and h.dim() == 2
         and h.is_contiguous()
-        and not (torch.is_grad_enabled() and h.requires_grad)
+        and not (h.requires_grad and torch.is_grad_enabled())
     )
+
+
+def _halves(both: Tensor, dim: int) -> tuple[int, int]:
+    """Rows and width of the halves; halves on top of each other lie side by side in one long row."""
+    rows, columns = both.shape
+    return (rows, columns // 2) if dim == 1 else (1, rows * columns // 2)
 
 
 def _sweep_gate(both: Tensor, dim: int) -> Tensor:
     from eqr.model import kernels
 
     rows, columns = both.shape
-    gated = both.new_empty((rows, columns // 2) if dim == 1 else (rows // 2, columns))
-    kernels.gate(_halves(both, dim), _array(gated if dim == 1 else gated.view(1, -1)))
+    gated = torch.empty((rows, columns // 2) if dim == 1 else (rows // 2, columns))
+    kernels.gate(both.data_ptr(), gated.data_ptr(), *_halves(both, dim))
     return gated
 
 
-def _halves(both: Tensor, dim: int) -> NDArray[Any]:
-    # halves on top of each other are halves side by side of one long row
-    return _array(both if dim == 1 else both.view(1, -1))
+def _sweep_normalise(h: Tensor, plus: Tensor | None, scale: Tensor | None, dim: int) -> None:
+    from eqr.model import kernels
 
-
-def _array(tensor: Tensor) -> NDArray[Any]:
-    array: NDArray[Any] = tensor.detach().numpy()
-    return array
+    scales = 0 if scale is None else scale.data_ptr()
+    if dim == 1:
+        plus = plus if plus is None else plus.contiguous()
+        added = 0 if plus is None else plus.data_ptr()
+        kernels.add_and_normalise_rows(h.data_ptr(), added, scales, *h.shape, kernels.F4(EPSILON))
+    else:
+        if plus is not None:
+            h.add_(plus)
+        kernels.normalise_columns(h.data_ptr(), scales, *h.shape, kernels.F4(EPSILON))

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from eqr.errors import UserError
 from eqr.model.counters import row_key
+from eqr.model.cut import one_thread
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import WINDOW, Candidates, Status
-from eqr.solve.rollout import Advanced, Dynamics, Rows, one_thread
+from eqr.solve.rollout import Advanced, Dynamics, Rows
 from eqr.tasks.base import Tokens
 
 SLOTS = 64

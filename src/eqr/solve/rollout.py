@@ -6,7 +6,6 @@ that has stopped is taken out of the batch, so it can never change again.
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor
 from eqr.errors import UserError
 from eqr.model.config import Path
 from eqr.model.counters import row_key
-from eqr.model.cut import default_pool, segment_and_read
+from eqr.model.cut import default_pool, one_thread, segment_and_read
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Reading, State, join
 from eqr.solve.budget import Budget
@@ -79,21 +78,6 @@ class Advanced:
     """Which rows the halting rule stops, bool (rows,)."""
     done: Tensor
     """Which rows end here, by the rule or for lack of depth."""
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Do small things on this thread alone.
-
-    The pool keeps the cores busy; a second team of threads, woken for every small operation between two
-    segments, would spin on the very cores that the pool needs.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 class Dynamics:

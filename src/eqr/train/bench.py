@@ -40,7 +40,7 @@ class _TimedPool(RowPool):
     """A pool that notes how long its work takes, which in a step is forward and backward."""
 
     def __init__(self, pool: RowPool) -> None:
-        super().__init__(pool.workers, pool.rows_per_cut)
+        super().__init__(pool.workers, pool.rows_per_cut, least_rows=pool.least_rows)
         self.seconds = 0.0
 
     def map(self, work: Callable[[slice], T], rows: int) -> list[T]:

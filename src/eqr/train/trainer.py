@@ -4,8 +4,7 @@ It knows neither files nor time; `eqr.train.run` puts data, evaluation, checkpoi
 """
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from eqr.data import Batches, GeneratedStream
 from eqr.errors import UserError
-from eqr.model.cut import RowPool
+from eqr.model.cut import RowPool, least_rows, one_thread
 from eqr.model.reasoner import Reasoner
 from eqr.train.distributed import World
 from eqr.train.parameters import FlatParameters
@@ -49,20 +48,6 @@ class StepResult:
     """Of all processes together, so that they end at the same step."""
 
 
-@contextmanager
-def _one_thread(device: torch.device) -> Iterator[None]:
-    """Keep PyTorch's own threads out of a step: the pool already has a thread for each core."""
-    threads = torch.get_num_threads()
-    if device.type != "cpu" or threads == 1:
-        yield
-        return
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 class Trainer:
     """A model in training."""
 
@@ -86,7 +71,7 @@ class Trainer:
         self._refills = [len(self.rows)] * self.world.size
         self._objective = Objective(recipe.schedule, recipe.halting, recipe.loss, recipe.rows)
         threads = (recipe.threads or torch.get_num_threads()) if self.device.type == "cpu" else 1
-        self.pool = RowPool(threads, recipe.rows_per_cut)
+        self.pool = RowPool(threads, recipe.rows_per_cut, least_rows=least_rows(recipe.model))
         if recipe.compile:
             for stack in (self.model.stack, self.model.answer_stack):
                 if stack is not None:
@@ -94,7 +79,8 @@ class Trainer:
 
     def step(self, wishes: Wishes = NO_WISHES) -> StepResult:
         """Take one optimizer step; all processes learn of the wishes of each."""
-        with _one_thread(self.device):
+        # the pool already has a thread for each core
+        with one_thread() if self.device.type == "cpu" else nullcontext():
             return self._step(wishes)
 
     def _step(self, wishes: Wishes) -> StepResult:
