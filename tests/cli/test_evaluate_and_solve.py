@@ -87,7 +87,7 @@ def test_evaluate_a_sample_with_halting_and_a_race(place, settling):
         (("--race",), "halting rule"),
         (("--split", "tset"), "did you mean 'test'"),
         (("--limit", "99"), "cannot sample 99 of 12"),
-        (("--select", "residual:20"), "only the last 8"),
+        (("--select", "residual:99"), "only the last 64"),
         (("--damping", "1"), "damping"),
     ],
 )
@@ -159,12 +159,27 @@ def test_solve_says_what_is_wrong_with_a_file(place, settling, written, complain
         eqr("solve", "any", "-", stdin=written)
 
 
+def test_puzzles_are_read_as_they_are_asked_for():
+    task = task_named("sudoku-4x4")
+    read = []
+
+    def lines():
+        for line in ("1" + 15 * ".", "", "12..", "34..", "....", "....", "", "  " + 16 * "."):
+            read.append(line)
+            yield line
+
+    given = _split(lines(), task)
+    assert next(given) == "1" + 15 * "."
+    assert len(read) == 1
+    assert list(given) == ["12..\n34..\n....\n....", 16 * "."]
+
+
 def test_a_line_of_spaces_and_walls_can_be_a_whole_maze():
     task = task_named("maze-1k-5x5")
     mazes = ["    S #  # ## #    # G    ", " S         ###       G   "]
     mazes = [maze[:25] for maze in mazes]
     assert all(len(maze) == 25 > len(maze.strip()) for maze in mazes)
-    assert list(_split("\n".join(mazes), task)) == mazes
+    assert list(_split(iter("\n".join(mazes).split("\n")), task)) == mazes
 
 
 def test_solve_takes_the_task_that_a_model_does_not_name(place):

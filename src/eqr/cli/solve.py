@@ -3,8 +3,9 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -119,38 +120,45 @@ def _identity(name: str, model: str) -> int:
 def _given(puzzles: list[str], file: Path | None, task: "Task") -> Iterator[str]:
     for text in puzzles:
         if text == "-":
-            yield from _split(_read("stdin", sys.stdin.buffer.read), task)
+            yield from _split(_lines("stdin", lambda: sys.stdin.buffer), task)
         else:
             yield text
     if file is not None:
-        yield from _split(_read(str(file), file.read_bytes), task)
+        yield from _split(_lines(str(file), lambda: file.open("rb")), task)
 
 
-def _read(name: str, read: Callable[[], bytes]) -> str:
+def _lines(name: str, opened: Callable[[], IO[bytes]]) -> Iterator[str]:
+    """Read line by line, so that puzzles can keep coming and a large file is never held whole."""
     try:
-        return read().decode("utf-8-sig")
+        with TextIOWrapper(opened(), encoding="utf-8-sig") as stream:
+            for line in stream:
+                yield line.rstrip("\n")
     except OSError as error:
         raise UserError(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UserError(f"{name} is not UTF-8 text") from None
 
 
-def _split(text: str, task: "Task") -> Iterator[str]:
-    """Cut text into puzzles: by lines where a line can hold a whole grid, else at empty lines."""
+def _split(lines: Iterator[str], task: "Task") -> Iterator[str]:
+    """Cut text into puzzles: a line that can hold a whole grid is one, other lines up to an empty one are."""
     spaces = " " in task.symbols
-    if not text.strip():
+    block: list[str] = []
+    found = False
+    for line in lines:
+        text = line if spaces else line.strip()
+        whole = len(text) >= task.cells
+        if block and (whole or not text):
+            yield "\n".join(block)
+            block = []
+        if whole:
+            yield text
+        elif text:
+            block.append(text)
+        found = found or bool(text)
+    if block:
+        yield "\n".join(block)
+    if not found:
         raise UserError("no puzzles in the input")
-    blocks: list[list[str]] = [[]]
-    for line in text.splitlines():
-        if line == "" or (not spaces and not line.strip()):
-            blocks.append([])
-        else:
-            blocks[-1].append(line)
-    for lines in blocks:
-        if any(len(line if spaces else line.strip()) >= task.cells for line in lines):
-            yield from lines
-        elif lines:
-            yield "\n".join(lines)
 
 
 def show_answer(solver: "Solver", answer: "Answer | Refused", *, trace: bool, color: bool) -> None:

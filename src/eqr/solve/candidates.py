@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from eqr.tasks.base import Tokens
 
-WINDOW = 8
-"""Residuals kept of each trajectory unless asked for more: its last ones."""
+WINDOW = 64
+"""Residuals kept of each trajectory unless asked for more: its last ones, at the usual depths all of them."""
 
 
 class Status(IntEnum):
