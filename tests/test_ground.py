@@ -94,10 +94,15 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
         (folder / "x").write_text("one")
     with pytest.raises(UserError, match="already exists"), new_folder(tmp_path / "a"):
         pass
-    with pytest.raises(UserError, match="stop"), new_folder(tmp_path / "a", overwrite=True):
+    with pytest.raises(UserError, match="stop"), new_folder(tmp_path / "a", replacing="x"):
         raise UserError("stop")
     assert (tmp_path / "a" / "x").read_text() == "one"
-    with new_folder(tmp_path / "a", overwrite=True) as folder:
+    with (
+        pytest.raises(UserError, match=r"no dataset\.json in it"),
+        new_folder(tmp_path / "a", replacing="dataset.json"),
+    ):
+        pass
+    with new_folder(tmp_path / "a", replacing="x") as folder:
         (folder / "y").write_text("two")
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["y"]
     assert [path.name for path in tmp_path.iterdir()] == ["a"]

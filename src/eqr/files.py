@@ -34,10 +34,17 @@ def new_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def new_folder(path: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give a temporary folder to fill; on success it becomes `path`, on any failure it vanishes."""
-    if path.exists() and not overwrite and (not path.is_dir() or any(path.iterdir())):
-        raise UserError(f"{path} already exists; choose another --out, or add --overwrite to replace it")
+def new_folder(path: Path, *, replacing: str | None = None) -> Iterator[Path]:
+    """Give a temporary folder to fill; on success it becomes `path`, on any failure it vanishes.
+
+    A folder that is there already is replaced only if it has a file called `replacing`, by which one can tell
+    that it is of the same kind; None replaces nothing but an empty folder.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if replacing is None:
+            raise UserError(f"{path} already exists; choose another --out, or add --overwrite to replace it")
+        if not (path / replacing).is_file():
+            raise UserError(f"{path} has no {replacing} in it, so --overwrite will not remove it")
     make_folder(path.parent)
     temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:

@@ -47,6 +47,7 @@ def build(
 ) -> None:
     """Generate puzzles whose train, validation and test splits share none."""
     from eqr.data.generated import generate
+    from eqr.data.splits import DATASET
     from eqr.tasks import task_named
 
     kind = task_named(_sized(task, size))
@@ -61,7 +62,7 @@ def build(
     if one_stream:  # published sets have no validation split: ours comes after theirs
         sizes = {name: sizes[name] for name in ("train", "test", "validation")}
     options = kind.options(given)
-    with new_folder(out, overwrite=overwrite) as folder:
+    with new_folder(out, replacing=DATASET if overwrite else None) as folder:
         made = generate(
             kind, sizes, seed=seed, options=options, workers=workers, one_stream=one_stream, quiet=quiet
         )
@@ -90,6 +91,7 @@ def import_(
 ) -> None:
     """Import puzzles made elsewhere, checking every row."""
     from eqr.data.sources import Import, read_source
+    from eqr.data.splits import DATASET
     from eqr.tasks import task_named
 
     wanted = Import(
@@ -103,7 +105,7 @@ def import_(
         variants=variants,
         seed=seed,
     )
-    with new_folder(out, overwrite=overwrite) as folder:
+    with new_folder(out, replacing=DATASET if overwrite else None) as folder:
         made = read_source(wanted, quiet=quiet)
         made.write(folder)
     _say_made(made, out)

@@ -28,6 +28,7 @@ def import_(
     """Convert a checkpoint of an original implementation, so that its weights run here."""
     from eqr.files import new_folder
     from eqr.model.convert import Grid, convert
+    from eqr.model.saving import WEIGHTS
     from eqr.tasks.registry import task_named
 
     grid = None
@@ -35,7 +36,7 @@ def import_(
         known = task_named(task)
         grid = Grid(*known.shape, known.name)
     model = convert(checkpoint, config, grid)
-    with new_folder(out, overwrite=overwrite) as folder:
+    with new_folder(out, replacing=WEIGHTS if overwrite else None) as folder:
         model.save_pretrained(folder)
     size = f"{model.config.rows}x{model.config.columns}"
     print(f"{out}: {model.parameter_count():,} parameters, {model.config.recurrence.kind}, grid {size}")

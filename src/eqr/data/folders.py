@@ -178,7 +178,7 @@ def _identity_names(root: Path, count: int) -> tuple[str, ...]:
 
 def write_folder(splits: Splits, task: Task, path: Path, *, overwrite: bool = False) -> None:
     """Write a dataset folder for the original loaders, all of it or nothing."""
-    with new_folder(path, overwrite=overwrite) as root:
+    with new_folder(path, replacing=NAMES if overwrite else None) as root:
         for name, puzzles in splits:
             (root / name).mkdir()
             _write_split(puzzles, task, root / name)

@@ -147,7 +147,7 @@ class PuzzleSet:
 
     def save(self, path: Path, *, overwrite: bool = False) -> None:
         """Write the set as a folder, all of it or nothing."""
-        with new_folder(path, overwrite=overwrite) as folder:
+        with new_folder(path, replacing=HEADER if overwrite else None) as folder:
             self.write(folder)
 
     def write(self, folder: Path) -> None:

@@ -68,7 +68,7 @@ class Splits:
 
     def save(self, path: Path, *, overwrite: bool = False) -> None:
         """Write a dataset folder, all of it or nothing."""
-        with new_folder(path, overwrite=overwrite) as folder:
+        with new_folder(path, replacing=DATASET if overwrite else None) as folder:
             self.write(folder)
 
     def write(self, folder: Path) -> None:
