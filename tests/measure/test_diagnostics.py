@@ -139,6 +139,10 @@ def test_a_landscape_is_made_of_ordinary_trajectories_and_can_be_kept(tmp_path):
     np.testing.assert_array_equal(again.points, view.points)
     with pytest.raises(UserError, match="at least 2"):
         landscape(model, puzzle, label, starts=1)
+    half = (tmp_path / "view.npz").read_bytes()[:200]
+    (tmp_path / "view.npz").write_bytes(half)
+    with pytest.raises(UserError, match="delete it to have it made again"):
+        Landscape.load(tmp_path / "view.npz")
 
 
 def test_a_model_that_contracts_to_the_answer_is_well_aligned():

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqr.data import PuzzleSet
+from eqr.measure import statistics
 from eqr.measure.metrics import Outcomes, by_rating, outcomes, path_independence, report
 from eqr.measure.statistics import (
     average,
@@ -218,3 +219,11 @@ def test_powers_of_two():
     assert powers_of_two(1) == [1]
     assert powers_of_two(8) == [1, 2, 4, 8]
     assert powers_of_two(6) == [1, 2, 4, 6]
+
+
+def test_resampling_in_portions_draws_the_same(monkeypatch):
+    values = np.random.default_rng(0).random(300)
+    whole = average(values)
+    monkeypatch.setattr(statistics, "_DRAWN_AT_ONCE", 1000)
+    again = average(values)
+    assert (again.low, again.high) == pytest.approx((whole.low, whole.high))

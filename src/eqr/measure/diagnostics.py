@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -159,9 +160,12 @@ class Landscape:
     @classmethod
     def load(cls, path: Path) -> "Landscape":
         """Read what `save` wrote."""
-        with np.load(path, allow_pickle=False) as saved:
-            arrays = {name: saved[name] for name in _ARRAYS}
-            record = json.loads(str(saved["record"]))
+        try:
+            with np.load(path, allow_pickle=False) as saved:
+                arrays = {name: saved[name] for name in _ARRAYS}
+                record = json.loads(str(saved["record"]))
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+            raise UserError(f"{path} cannot be read ({error}); delete it to have it made again") from None
         basins = {**record["basins"], "mode": Mode(record["basins"]["mode"])}
         one, two = record["explained"]
         return cls(

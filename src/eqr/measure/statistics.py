@@ -16,6 +16,8 @@ from eqr.solve.selection import vote
 Z = 1.959963984540054
 """Two-sided 95%."""
 RESAMPLES = 1000
+_DRAWN_AT_ONCE = 4_000_000
+"""Counts held at once, so that memory stays bounded however many distinct values there are."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,10 @@ def average(values: NDArray[Any], *, seed: int = 0) -> Estimate:
         return Estimate(float("nan"), float("nan"), float("nan"), 0)
     # resampling puzzles is drawing how often each distinct value occurs, and those are few
     distinct, counts = np.unique(np.asarray(values, np.float64), return_counts=True)
-    drawn = np.random.default_rng(seed).multinomial(n, counts / n, size=RESAMPLES)
-    low, high = np.quantile(drawn @ distinct / n, (0.025, 0.975))
+    generator, at_once = np.random.default_rng(seed), max(_DRAWN_AT_ONCE // len(distinct), 1)
+    sizes = [min(at_once, RESAMPLES - first) for first in range(0, RESAMPLES, at_once)]
+    means = [generator.multinomial(n, counts / n, size=size) @ distinct / n for size in sizes]
+    low, high = np.quantile(np.concatenate(means), (0.025, 0.975))
     mean = float(distinct @ counts / n)
     return Estimate(mean, min(float(low), mean), max(float(high), mean), n)
 
