@@ -159,6 +159,11 @@ def test_solve_says_what_is_wrong_with_a_file(place, settling, written, complain
         eqr("solve", "any", "-", stdin=written)
 
 
+def test_stdin_is_there_once(settling):
+    with pytest.raises(UserError, match="no puzzles in the input"):
+        eqr("solve", "any", "-", "-", stdin=TEXTS[0] + "\n")
+
+
 def test_puzzles_are_read_as_they_are_asked_for():
     task = task_named("sudoku-4x4")
     read = []
@@ -172,6 +177,8 @@ def test_puzzles_are_read_as_they_are_asked_for():
     assert next(given) == "1" + 15 * "."
     assert len(read) == 1
     assert list(given) == ["12..\n34..\n....\n....", 16 * "."]
+    cut_short = ["1" * 15, "2" * 15, "3" * 16, "4" * 15, "5" * 15]
+    assert list(_split(cut_short, task)) == cut_short
 
 
 def test_a_line_of_spaces_and_walls_can_be_a_whole_maze():
@@ -179,7 +186,7 @@ def test_a_line_of_spaces_and_walls_can_be_a_whole_maze():
     mazes = ["    S #  # ## #    # G    ", " S         ###       G   "]
     mazes = [maze[:25] for maze in mazes]
     assert all(len(maze) == 25 > len(maze.strip()) for maze in mazes)
-    assert list(_split(iter("\n".join(mazes).split("\n")), task)) == mazes
+    assert list(_split(mazes, task)) == mazes
 
 
 def test_solve_takes_the_task_that_a_model_does_not_name(place):

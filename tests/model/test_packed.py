@@ -75,6 +75,17 @@ def test_other_sizes_other_weights_and_graphs_use_the_weight_itself(used):
     assert not used
 
 
+@needs_mkl
+def test_autocast_casts_as_ever(used):
+    model = Reasoner(small("eqr", **ATTENTION))
+    x, keys = model.embed(puzzles_of(model.config, 8)).detach(), torch.arange(8)
+    depths, state = torch.zeros(8, dtype=torch.long), model.start(x, keys)
+    with torch.autocast("cpu", dtype=torch.float16):
+        _, reading = segment_and_read(model, RowPool(2, 2), state, x, keys, depths, path=STILL)
+    assert not used
+    assert reading.logits.isfinite().all()
+
+
 def test_small_weights_are_left_alone():
     model = Reasoner(small("eqr"))
     with packed(model, [5]):

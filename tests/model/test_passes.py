@@ -3,9 +3,11 @@
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from eqr.model import kernels, passes
-from eqr.model.counters import NoiseBank, _uniform, scramble
+from eqr.model.counters import NoiseBank, _uniform, scramble, truncated_normal
+from eqr.model.gated import gated_mlp
 
 SHAPES = [(1, 2), (3, 10), (81, 64), (36, 514)]
 """Rows and (even) columns: less than a vector, odd halves, more columns than are normalised together."""
@@ -20,38 +22,41 @@ def close(found: Tensor, exact: Tensor) -> bool:
     return torch.allclose(found.double(), exact, rtol=2e-6, atol=2e-6)
 
 
-@pytest.fixture(autouse=True)
-def count_sweeps(monkeypatch):
-    """Every test here must have run a kernel, or it compared PyTorch with itself."""
-    ran: list[str] = []
-    for name in (
-        "gate",
-        "gate_gradient",
-        "add_and_normalise_rows",
-        "normalise_columns",
-        "normalise_rows_gradient",
-        "normalise_columns_gradient",
-        "add_chosen",
-        "uniform",
-    ):
+KERNELS = (
+    "gate",
+    "gate_gradient",
+    "add_and_normalise_rows",
+    "normalise_columns",
+    "normalise_rows_gradient",
+    "normalise_columns_gradient",
+    "add_chosen",
+    "uniform",
+)
+
+
+@pytest.fixture
+def ran(monkeypatch) -> list[str]:
+    """Note which kernels run: without them, a test here compares PyTorch with itself."""
+    names: list[str] = []
+    for name in KERNELS:
         kernel = getattr(kernels, name)
         monkeypatch.setattr(
-            kernels, name, lambda *arrays, kernel=kernel, name=name: (ran.append(name), kernel(*arrays))[1]
+            kernels, name, lambda *given, kernel=kernel, name=name: (names.append(name), kernel(*given))[1]
         )
-    yield
-    assert ran
+    return names
 
 
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gate(shape, dim):
+def test_gate(ran, shape, dim):
     both = matrix(*shape) if dim == 1 else matrix(*shape).t().contiguous()
     exact = passes.gate(both.double(), dim)
     assert close(passes.gate(both, dim), exact)
     assert close(passes.gate_(both.clone(), dim), exact)
+    assert ran == ["gate", "gate"]
 
 
-def test_the_sigmoid_holds_to_its_last_bits_and_to_the_ends_of_the_range():
+def test_the_sigmoid_holds_to_its_last_bits():
     g = torch.cat((torch.linspace(-87, 87, 20_001), torch.tensor([0.0, -0.0, 1e-30, -500.0, 500.0])))
     found = passes.gate(torch.cat((g, torch.ones_like(g))).unsqueeze(0), 1)[0].double()
     exact = torch.nn.functional.silu(g.double())
@@ -61,18 +66,19 @@ def test_the_sigmoid_holds_to_its_last_bits_and_to_the_ends_of_the_range():
 
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_gradient_of_the_gate(shape, dim):
+def test_gradient_of_the_gate(ran, shape, dim):
     both = matrix(*shape) if dim == 1 else matrix(*shape).t().contiguous()
     towards = torch.randn_like(passes.gate(both, dim))
     exact_both, exact_gated = passes.gate_gradient(both.double(), towards.double(), dim)
     to_both, gated = passes.gate_gradient(both, towards.clone(), dim)
     assert close(to_both, exact_both)
     assert close(gated, exact_gated)
+    assert ran == ["gate", "gate_gradient"]
 
 
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_normalisation_and_its_gradient(shape, dim):
+def test_normalisation_and_its_gradient(ran, shape, dim):
     h, towards = matrix(*shape), matrix(*shape, seed=1)
     exact, exact_scale = passes.normalise_(h.double(), dim)
     found, scale = passes.normalise_(h.clone(), dim)
@@ -83,19 +89,99 @@ def test_normalisation_and_its_gradient(shape, dim):
     assert close(inner, passes.normalise_gradient(towards.double(), exact, exact_scale, dim))
     flipped = towards.t().contiguous().t()  # the same numbers, laid out differently
     assert torch.equal(passes.normalise_gradient(flipped, found, scale, dim), inner)
+    forward, backward = (
+        ("add_and_normalise_rows", "normalise_rows_gradient")
+        if dim == 1
+        else ("normalise_columns", "normalise_columns_gradient")
+    )
+    assert ran == [forward, backward, backward]
 
 
-def test_chosen_vectors_are_added_token_by_token():
+@pytest.mark.parametrize("dim", [0, 1])
+def test_what_is_added_before_normalising(ran, dim):
+    h, plus = matrix(36, 130), matrix(36, 130, seed=1)
+    exact = passes.add_and_normalise_(h.double(), plus.double(), dim)
+    assert close(passes.add_and_normalise_(h.clone(), plus, dim), exact)
+    assert close(passes.add_and_normalise_(h.clone(), plus.t().contiguous().t(), dim), exact)
+    assert close(passes.add_and_normalise_(h + plus, None, dim), exact)
+    assert len(ran) == 3
+
+
+def test_chosen_vectors_are_added_token_by_token(ran):
     bank = NoiseBank(12)
     h = matrix(5 * 3, 12).view(5, 3, 12)
     chosen = bank.choose(torch.arange(3), 1, tokens=5)[0]
     exact = h.double() + 0.25 * bank.vectors.double()[chosen]
     assert close(passes.add_chosen(h, bank.vectors, chosen, 0.25), exact)
+    assert ran == ["add_chosen"]
     assert close(passes.add_chosen(h, bank.vectors, chosen, torch.tensor(0.25)), exact)
+    assert close(passes.add_chosen(h, bank.vectors, chosen.int(), 0.25), exact)
+    assert ran == ["add_chosen"]
 
 
-def test_counters_are_hashed_to_the_same_bits():
+def test_counters_are_hashed_to_the_same_bits(ran):
     keys = torch.tensor([0, 1, 2**62 + 12345, 2**63 - 1])
     counters = torch.arange(5 * 12).view(5, 1, 12)
     bits = scramble(scramble(keys).view(1, -1, 1) + counters) >> 39
     assert torch.equal(_uniform(keys, 5, 12), (bits.float() + 0.5) * 2.0**-24)
+    assert ran == ["uniform"]
+    strided = torch.stack((keys, keys), dim=1)[:, 0]
+    assert torch.equal(_uniform(strided, 5, 12), _uniform(keys, 5, 12))
+    few = torch.tensor([3, 4], dtype=torch.int32)
+    assert torch.equal(truncated_normal(few, 1 << 40, 5, 12), truncated_normal(few.long(), 1 << 40, 5, 12))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_the_gated_mlp_in_float32(ran, dim):
+    h = matrix(24, 30, scale=1.0)
+    size = h.shape[dim]
+    weights = matrix(32, size, seed=1, scale=0.2), matrix(size, 16, seed=2, scale=0.2)
+    towards = matrix(24, 30, seed=3)
+
+    def run(dtype: torch.dtype) -> list[Tensor]:
+        inputs = [tensor.to(dtype).requires_grad_() for tensor in (h, *weights)]
+        out = gated_mlp(*inputs, dim)
+        return [out.detach(), *torch.autograd.grad(out, inputs, towards.to(dtype))]
+
+    exact = run(torch.float64)
+    assert not ran
+    for found, wanted in zip(run(torch.float32), exact, strict=True):
+        assert torch.allclose(found.double(), wanted, rtol=1e-5, atol=2e-5)
+    assert len(ran) == 4
+    with torch.no_grad():
+        assert torch.allclose(gated_mlp(h, *weights, dim).double(), exact[0], atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_the_default_dtype_does_not_matter(ran, dtype):
+    both = matrix(20, 40)
+    wanted = passes.gate(both, 1), *passes.normalise_(both.clone(), 1), _uniform(torch.arange(3), 4, 5)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        found = passes.gate(both, 1), *passes.normalise_(both.clone(), 1), _uniform(torch.arange(3), 4, 5)
+    finally:
+        torch.set_default_dtype(before)
+    assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+    assert len(ran) == 6
+
+
+def test_tensors_that_are_more_than_numbers_take_the_composition(ran):
+    h, tangent = matrix(6, 8, scale=1.0), matrix(6, 8, seed=1, scale=1.0)
+    weights = matrix(10, 8, seed=2, scale=0.3), matrix(8, 5, seed=3, scale=0.3)
+    with torch.no_grad():
+        out, slope = torch.func.jvp(lambda x: gated_mlp(x, *weights, 1), (h,), (tangent,))
+        step = 1e-6 * tangent.double()
+        wide = [weight.double() for weight in weights]
+        sides = [gated_mlp(h.double() + sign * step, *wide, 1) for sign in (1, -1)]
+    assert torch.allclose(slope.double(), (sides[0] - sides[1]) / 2e-6, atol=1e-4)
+    assert out.shape == h.shape
+    with FakeTensorMode(), torch.no_grad():
+        assert passes.gate(torch.empty(4, 6), 1).shape == (4, 3)
+    assert not ran
+
+
+def test_no_rows_are_no_trouble():
+    assert passes.gate(torch.empty(0, 8), 1).shape == (0, 4)
+    assert passes.normalise_(torch.empty(0, 8), 1)[0].shape == (0, 8)
+    assert passes.normalise_(torch.empty(8, 0), 0)[0].shape == (8, 0)

@@ -2,8 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from io import TextIOWrapper
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -120,41 +120,46 @@ def _identity(name: str, model: str) -> int:
 def _given(puzzles: list[str], file: Path | None, task: "Task") -> Iterator[str]:
     for text in puzzles:
         if text == "-":
-            yield from _split(_lines("stdin", lambda: sys.stdin.buffer), task)
+            yield from _split(_lines("stdin", lambda: nullcontext(sys.stdin.buffer)), task)
         else:
             yield text
     if file is not None:
         yield from _split(_lines(str(file), lambda: file.open("rb")), task)
 
 
-def _lines(name: str, opened: Callable[[], IO[bytes]]) -> Iterator[str]:
+def _lines(name: str, opened: Callable[[], AbstractContextManager[IO[bytes]]]) -> Iterator[str]:
     """Read line by line, so that puzzles can keep coming and a large file is never held whole."""
     try:
-        with TextIOWrapper(opened(), encoding="utf-8-sig") as stream:
-            for line in stream:
-                yield line.rstrip("\n")
+        with opened() as stream:
+            for number, line in enumerate(stream):
+                yield line.decode("utf-8" if number else "utf-8-sig").rstrip("\r\n")
     except OSError as error:
         raise UserError(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UserError(f"{name} is not UTF-8 text") from None
 
 
-def _split(lines: Iterator[str], task: "Task") -> Iterator[str]:
-    """Cut text into puzzles: a line that can hold a whole grid is one, other lines up to an empty one are."""
+def _split(lines: Iterable[str], task: "Task") -> Iterator[str]:
+    """Cut text into puzzles: lines up to an empty one are a grid, unless one of them can hold a whole grid.
+
+    Then each line is a puzzle, given out as soon as that is known.
+    """
     spaces = " " in task.symbols
     block: list[str] = []
-    found = False
+    by_line = found = False
     for line in lines:
         text = line if spaces else line.strip()
-        whole = len(text) >= task.cells
-        if block and (whole or not text):
-            yield "\n".join(block)
-            block = []
-        if whole:
-            yield text
-        elif text:
-            block.append(text)
         found = found or bool(text)
+        if not text:
+            if block:
+                yield "\n".join(block)
+            block, by_line = [], False
+        elif by_line or len(text) >= task.cells:
+            yield from block
+            yield text
+            block, by_line = [], True
+        else:
+            block.append(text)
     if block:
         yield "\n".join(block)
     if not found:

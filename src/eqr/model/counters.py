@@ -11,6 +11,8 @@ import math
 import torch
 from torch import Tensor
 
+from eqr.model.passes import is_plain
+
 TRUNCATION = 2.0
 UNIT_SCALE = 1.13685
 """A normal cut at +-2 times this has standard deviation 1 (its support is +-2.2737)."""
@@ -39,17 +41,17 @@ def _shift(values: Tensor, bits: int) -> Tensor:
 
 def truncated_normal(keys: Tensor, stream: int, tokens: int, width: int) -> Tensor:
     """Draw unit truncated normals, shape (tokens, rows, width), float32; `stream` separates uses of a key."""
-    uniform = _uniform(keys + stream, tokens, width)
+    uniform = _uniform(keys.long() + stream, tokens, width)
     return torch.erfinv((2.0 * uniform - 1.0).mul_(_EDGE)).mul_(2**0.5 * UNIT_SCALE)
 
 
 def _uniform(keys: Tensor, tokens: int, width: int) -> Tensor:
-    """Hash keys and counters to numbers between 0 and 1, (tokens, rows, width)."""
-    if keys.is_cpu and not torch.compiler.is_compiling():
+    """Hash keys and counters to numbers above 0, at most 1, (tokens, rows, width)."""
+    if is_plain(keys, torch.int64):
         from eqr.model import kernels
 
-        uniform = torch.empty(tokens, len(keys), width)
-        kernels.uniform(keys.contiguous().data_ptr(), uniform.data_ptr(), tokens, len(keys), width)
+        uniform = keys.new_empty(tokens, len(keys), width, dtype=torch.float32)
+        kernels.uniform(keys.data_ptr(), uniform.data_ptr(), tokens, len(keys), width)
         return uniform
     counters = torch.arange(tokens * width, device=keys.device).view(tokens, 1, width)
     bits = scramble(scramble(keys).view(1, -1, 1) + counters) >> 39  # 24 bits: what float32 can tell apart

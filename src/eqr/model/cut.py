@@ -36,6 +36,8 @@ CACHE_BYTES = 4 << 20
 """What a block's widest intermediate may take; smaller pieces pay more for calls than they save in cache."""
 
 
+WORTH_PACKING = 16
+"""Applications of single rows that packing weights must serve to pay."""
 LEAST_OPERATIONS = 40e6
 """Operations of an application's channel products that a piece must have to be worth a thread."""
 
@@ -63,7 +65,7 @@ class RowPool:
     ) -> None:
         """Use `workers` threads (None: one per core) on pieces of `least_rows` to `rows_per_cut` rows.
 
-        Rows too few for two pieces stay on the calling thread; None sets no upper limit.
+        Rows too few for two pieces stay on the calling thread; None sets no upper limit, which goes first.
         """
         if workers is not None and workers < 1:
             raise UserError(f"workers = {workers}: a pool needs at least 1")
@@ -75,7 +77,7 @@ class RowPool:
         self._owner = 0
 
     def cuts(self, rows: int) -> list[slice]:
-        """Return the pieces: nearly equal, in order, as many for every worker, none empty."""
+        """Return the pieces: nearly equal, in order, none empty; as many for every worker if rows suffice."""
         pieces = -(-rows // (self.rows_per_cut or max(rows, 1)))
         pieces = min(-(-pieces // self.workers) * self.workers, max(rows // self.least_rows, pieces), rows)
         edges = [rows * piece // pieces for piece in range(pieces + 1)] if pieces else []
@@ -83,6 +85,8 @@ class RowPool:
 
     def packed(self, reasoner: Reasoner, rows: int) -> AbstractContextManager[None]:
         """Pack the model's large weights for the pieces of `rows` rows; weights must not change inside."""
+        if rows * reasoner.config.applications < WORTH_PACKING:
+            return nullcontext()
         return packed(reasoner, (reasoner.config.tokens * (cut.stop - cut.start) for cut in self.cuts(rows)))
 
     def map(self, work: Callable[[slice], T], rows: int) -> list[T]:

@@ -9,12 +9,15 @@ Importing this module loads numba, which carries its own code generator and keep
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import carray, njit, types  # type: ignore[attr-defined]  # exported by a star
 from numba.extending import intrinsic
+
+from eqr.tasks.compiled import compiled
 
 F4, I4 = np.float32, np.int32
 COLUMNS = 128
@@ -59,9 +62,9 @@ _bits_of = _reinterpret(types.float32, types.int32, ir.IntType(32))
 _float_of = _reinterpret(types.int32, types.float32, ir.FloatType())
 
 # sums may be reordered, which is what lets them use the vector unit; nothing else is loosened
-_compiled: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract", "reassoc"})
+_compiled: Any = partial(compiled, error_model="numpy", fastmath={"contract", "reassoc"})
 # reordering would cancel the rounding trick
-_exact: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+_exact: Any = partial(compiled, error_model="numpy", fastmath={"contract"})
 
 
 @njit(inline="always")
@@ -228,7 +231,7 @@ def _scramble(v):  # type: ignore[no-untyped-def]
 
 @_exact
 def uniform(keys, out, tokens, rows, width):  # type: ignore[no-untyped-def]
-    """out[t, r, c] in (0, 1) hashes keys[r] and the counter t * width + c, as `counters.scramble` does."""
+    """out[t, r, c] in (0, 1] hashes keys[r] and the counter t * width + c, as `counters.scramble` does."""
     sources, targets = carray(_index_pointer_of(keys), (rows,)), _matrix(out, tokens * rows, width)
     for r in range(rows):
         base = _scramble(np.uint64(sources[r]))

@@ -49,6 +49,8 @@ class ChannelMlp(nn.Module):
 class ConvChannelMlp(nn.Module):
     """URM's gated MLP: a depthwise convolution over tokens (position t sees t-1 and t) before W_down."""
 
+    PER_TOKEN = ("up",)
+
     def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
         super().__init__()
         hidden = config.hidden(config.width)

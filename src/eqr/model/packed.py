@@ -45,14 +45,18 @@ def packed(model: nn.Module, row_counts: Iterable[int]) -> Iterator[None]:
 
 
 def product(h: Tensor, weight: Tensor) -> Tensor:
-    """h @ weight.t() for a matrix h, with the packed weight if there is one and no graph is recorded."""
+    """h @ weight.t() for a matrix h, with the packed weight if there is one and autograd does not look."""
     packing = None if torch.compiler.is_compiling() else _packing.get()
-    if packing is not None and not torch.is_grad_enabled():
+    if packing is not None and h.dtype is torch.float32 and not _differentiated_or_cast():
         original, copy = packing.get((id(weight), h.shape[0]), (None, None))
         if original is weight:
             found: Tensor = torch.ops.mkl._mkl_linear(h, copy, weight, None, h.shape[0])
             return found
     return F.linear(h, weight)
+
+
+def _differentiated_or_cast() -> bool:
+    return torch.is_grad_enabled() or torch.is_autocast_enabled("cpu")
 
 
 def _weights(layer: nn.Module) -> list[Tensor]:

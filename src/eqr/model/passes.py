@@ -8,9 +8,12 @@ accelerators, compilers and float64 included, composes PyTorch's operations. `di
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 
 EPSILON = 1e-5
+LARGEST_SWEEP = 1 << 22
+"""Values that one thread sweeps even where PyTorch would have more."""
 
 
 def normalise(h: Tensor, dim: int) -> Tensor:
@@ -63,7 +66,7 @@ def add_and_normalise_(h: Tensor, plus: Tensor | None, dim: int) -> Tensor:
 def normalise_(h: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """R(h) along `dim`, in place, and the factors that `normalise_gradient` needs."""
     if _swept(h):
-        scale = torch.empty((h.shape[0], 1) if dim == 1 else (1, h.shape[1]))
+        scale = h.new_empty((h.shape[0], 1) if dim == 1 else (1, h.shape[1]))
         _sweep_normalise(h, None, scale, dim)
         return h, scale
     scale = _scale(h, dim)
@@ -85,7 +88,7 @@ def normalise_gradient(towards: Tensor, out: Tensor, scale: Tensor, dim: int) ->
 
 def add_chosen(h: Tensor, vectors: Tensor, chosen: Tensor, scale: float | Tensor) -> Tensor:
     """h + scale * vectors[chosen] for h (tokens, rows, width) and chosen (tokens, rows)."""
-    if isinstance(scale, float) and _swept(h) and chosen.is_contiguous():
+    if isinstance(scale, float) and _swept(h) and _swept(vectors) and is_plain(chosen, torch.int64):
         from eqr.model import kernels
 
         out, width = torch.empty_like(h), h.shape[2]
@@ -104,14 +107,24 @@ def _scale(h: Tensor, dim: int) -> Tensor:
     return torch.rsqrt(norm.square() / h.shape[dim] + EPSILON)
 
 
-def _swept(h: Tensor) -> bool:
+def is_plain(tensor: Tensor, dtype: torch.dtype) -> bool:
+    """Whether a tensor is nothing but contiguous numbers in memory, which a kernel may take by address."""
     return (
         not torch.compiler.is_compiling()
-        and h.dtype is torch.float32
-        and h.is_cpu
-        and h.is_contiguous()
-        and not (h.requires_grad and torch.is_grad_enabled())
+        and type(tensor) in (Tensor, torch.nn.Parameter)
+        and tensor.dtype is dtype
+        and tensor.is_cpu
+        and tensor.is_contiguous()
+        and not (tensor.requires_grad and torch.is_grad_enabled())
+        and forward_ad._current_level < 0
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        and torch._C._get_tracing_state() is None
     )
+
+
+def _swept(h: Tensor) -> bool:
+    # a large batch that nobody cut is better left to PyTorch's threads
+    return is_plain(h, torch.float32) and (h.numel() <= LARGEST_SWEEP or torch.get_num_threads() == 1)
 
 
 def _halves(both: Tensor, dim: int) -> tuple[int, int]:
@@ -124,7 +137,7 @@ def _sweep_gate(both: Tensor, dim: int) -> Tensor:
     from eqr.model import kernels
 
     rows, columns = both.shape
-    gated = torch.empty((rows, columns // 2) if dim == 1 else (rows // 2, columns))
+    gated = both.new_empty((rows, columns // 2) if dim == 1 else (rows // 2, columns))
     kernels.gate(both.data_ptr(), gated.data_ptr(), *_halves(both, dim))
     return gated
 
@@ -138,6 +151,5 @@ def _sweep_normalise(h: Tensor, plus: Tensor | None, scale: Tensor | None, dim: 
         added = 0 if plus is None else plus.data_ptr()
         kernels.add_and_normalise_rows(h.data_ptr(), added, scales, *h.shape, kernels.F4(EPSILON))
     else:
-        if plus is not None:
-            h.add_(plus)
+        h = h if plus is None else h.add_(plus)
         kernels.normalise_columns(h.data_ptr(), scales, *h.shape, kernels.F4(EPSILON))
