@@ -165,7 +165,7 @@ def test_zero_scale_starts_from_zeros():
 def test_noise_is_standard_normal_and_fresh():
     bank = NoiseBank(32)
     keys = torch.arange(500)
-    first, second = (bank.pick(chosen) for chosen in bank.choose(keys, 2, tokens=20))
+    first, second = (bank.vectors[chosen] for chosen in bank.choose(keys, 2, tokens=20))
     assert first.std().item() == pytest.approx(1.0, abs=0.01)
     assert first.mean().item() == pytest.approx(0.0, abs=0.01)
     for one, other in ((first, second), (first[:, :-1], first[:, 1:]), (first[:-1], first[1:])):

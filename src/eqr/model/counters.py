@@ -69,14 +69,11 @@ class NoiseBank:
 
     def __init__(self, width: int, *, seed: int = 0, device: torch.device | None = None) -> None:
         generator = torch.Generator().manual_seed(seed)
-        self.vectors = torch.randn(self.SIZE, width, generator=generator).to(device or torch.device("cpu"))
+        vectors = torch.randn(self.SIZE, width, generator=generator, dtype=torch.float32)
+        self.vectors = vectors.to(device or torch.device("cpu"))
 
     def choose(self, keys: Tensor, applications: int, tokens: int) -> Tensor:
         """Return which vectors the applications of a segment add, (applications, tokens, rows)."""
         counters = torch.arange(applications, device=keys.device).view(-1, 1, 1)
         base = scramble(keys + counters)
         return scramble(base + torch.arange(tokens, device=keys.device).unsqueeze(1)) & (self.SIZE - 1)
-
-    def pick(self, chosen: Tensor) -> Tensor:
-        """Return noise (tokens, rows, width) for one application's choice (tokens, rows)."""
-        return torch.nn.functional.embedding(chosen, self.vectors)

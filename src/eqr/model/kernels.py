@@ -50,7 +50,7 @@ def _address_as(target: Any, kind: ir.Type) -> Any:
 
     @intrinsic
     def cast(typingctx: Any, address: Any) -> Any:  # noqa: ARG001 numba wants these names
-        pointer = types.CPointer(target)  # type: ignore[no-untyped-call]
+        pointer = types.CPointer(target)
         return pointer(types.int64), generate
 
     return cast
@@ -68,7 +68,7 @@ _exact: Any = partial(compiled, error_model="numpy", fastmath={"contract"})
 
 
 @njit(inline="always")
-def _sigmoid(x):  # type: ignore[no-untyped-def]
+def _sigmoid(x):
     y = min(max(-x, _LOWEST), _HIGHEST)
     shifted = y * _LOG2_E + _SHIFT
     n = shifted - _SHIFT
@@ -79,12 +79,12 @@ def _sigmoid(x):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _matrix(address, rows, columns):  # type: ignore[no-untyped-def]
+def _matrix(address, rows, columns):
     return carray(_pointer_of(address), (rows, columns))
 
 
 @_exact
-def gate(both, gated, rows, width):  # type: ignore[no-untyped-def]
+def gate(both, gated, rows, width):
     """gated = silu(g) * u for `both` = (g, u) side by side, each (rows, width)."""
     sources, targets = _matrix(both, rows, 2 * width), _matrix(gated, rows, width)
     for row in range(rows):
@@ -95,7 +95,7 @@ def gate(both, gated, rows, width):  # type: ignore[no-untyped-def]
 
 
 @_exact
-def gate_gradient(both, towards, to_both, rows, width):  # type: ignore[no-untyped-def]
+def gate_gradient(both, towards, to_both, rows, width):
     """Write the gradient of `both` given that of `gated`; leave `gated` itself in place of `towards`."""
     sources, targets = _matrix(both, rows, 2 * width), _matrix(to_both, rows, 2 * width)
     gated = _matrix(towards, rows, width)
@@ -112,7 +112,7 @@ def gate_gradient(both, towards, to_both, rows, width):  # type: ignore[no-untyp
 
 
 @_exact
-def add_chosen(h, vectors, chosen, scale, out, rows, width):  # type: ignore[no-untyped-def]
+def add_chosen(h, vectors, chosen, scale, out, rows, width):
     """out = h + scale * vectors[chosen], row by row; `chosen` is int64."""
     sources, targets = _matrix(h, rows, width), _matrix(out, rows, width)
     indices = carray(_index_pointer_of(chosen), (rows,))
@@ -124,7 +124,7 @@ def add_chosen(h, vectors, chosen, scale, out, rows, width):  # type: ignore[no-
 
 
 @_compiled
-def add_and_normalise_rows(h, plus, scales, rows, width, epsilon):  # type: ignore[no-untyped-def]
+def add_and_normalise_rows(h, plus, scales, rows, width, epsilon):
     """Add `plus` to h, divide each row by its root mean square, in place; keep the factors.
 
     Address 0 stands for nothing to add, or for factors that nobody wants.
@@ -148,7 +148,7 @@ def add_and_normalise_rows(h, plus, scales, rows, width, epsilon):  # type: igno
 
 
 @_compiled
-def normalise_columns(h, scales, rows, width, epsilon):  # type: ignore[no-untyped-def]
+def normalise_columns(h, scales, rows, width, epsilon):
     """Divide each column by its root mean square, in place, a few dozen at a time; keep the factors."""
     matrix, factors = _matrix(h, rows, width), _matrix(scales, 1, width)[0]
     kept = np.empty(COLUMNS, dtype=F4)
@@ -171,7 +171,7 @@ def normalise_columns(h, scales, rows, width, epsilon):  # type: ignore[no-untyp
 
 
 @_compiled
-def normalise_rows_gradient(towards, out, scales, inner, rows, width):  # type: ignore[no-untyped-def]
+def normalise_rows_gradient(towards, out, scales, inner, rows, width):
     """With y = h r, the gradient of h is r (dy - y mean(y dy))."""
     gradients, outs, inners = (
         _matrix(towards, rows, width),
@@ -190,7 +190,7 @@ def normalise_rows_gradient(towards, out, scales, inner, rows, width):  # type: 
 
 
 @_compiled
-def normalise_columns_gradient(towards, out, scales, inner, rows, width):  # type: ignore[no-untyped-def]
+def normalise_columns_gradient(towards, out, scales, inner, rows, width):
     """The same along columns."""
     gradients, outs, inners = (
         _matrix(towards, rows, width),
@@ -222,7 +222,7 @@ _HALF, _UNIT = F4(0.5), F4(2.0**-24)
 
 
 @njit(inline="always")
-def _scramble(v):  # type: ignore[no-untyped-def]
+def _scramble(v):
     v = v * _G0
     v = (v ^ (v >> _S30)) * _G1
     v = (v ^ (v >> _S27)) * _G2
@@ -230,7 +230,7 @@ def _scramble(v):  # type: ignore[no-untyped-def]
 
 
 @_exact
-def uniform(keys, out, tokens, rows, width):  # type: ignore[no-untyped-def]
+def uniform(keys, out, tokens, rows, width):
     """out[t, r, c] in (0, 1] hashes keys[r] and the counter t * width + c, as `counters.scramble` does."""
     sources, targets = carray(_index_pointer_of(keys), (rows,)), _matrix(out, tokens * rows, width)
     for r in range(rows):

@@ -114,8 +114,7 @@ class Engine:
                 leaving = np.flatnonzero(done)
                 finished = self._finished(step, seats, leaving)
                 queue.settle(finished)
-                with one_thread():
-                    rows = self._refill(queue, seats, rows, leaving)
+                rows = self._refill(queue, seats, rows, leaving)
                 yield finished
 
     def _count(self, rows: int, *, waiting: bool) -> None:
@@ -145,7 +144,19 @@ class Engine:
     def _refill(self, queue: "_Queue", seats: "_Seats", rows: Rows, leaving: NDArray[np.intp]) -> Rows | None:
         """Give the freed slots (and any idle ones) to waiting tickets; without tickets, shrink."""
         fresh_seats = _Seats()
+        # the queue's owner may take its time, or use threads of its own: nothing is held while it is asked
         fresh = self._admit(queue, fresh_seats, self.slots - len(rows) + len(leaving))
+        with one_thread():
+            return self._seat(seats, rows, leaving, fresh, fresh_seats)
+
+    def _seat(
+        self,
+        seats: "_Seats",
+        rows: Rows,
+        leaving: NDArray[np.intp],
+        fresh: Rows | None,
+        fresh_seats: "_Seats",
+    ) -> Rows | None:
         if fresh is not None and len(fresh) == len(leaving):
             rows.put(torch.as_tensor(leaving, device=self.dynamics.device), fresh)
             seats.put(leaving, fresh_seats)
