@@ -34,8 +34,6 @@ T = TypeVar("T")
 
 CACHE_BYTES = 4 << 20
 """What a block's widest intermediate may take; smaller pieces pay more for calls than they save in cache."""
-
-
 WORTH_PACKING = 16
 """Applications of single rows that packing weights must serve to pay."""
 LEAST_OPERATIONS = 40e6

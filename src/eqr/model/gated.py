@@ -18,7 +18,6 @@ from eqr.model.passes import (
     gate_,
     gate_gradient,
     normalise,
-    normalise_,
     normalise_gradient,
 )
 
@@ -31,21 +30,16 @@ def gated_mlp(h: Tensor, up: Tensor, down: Tensor, dim: int) -> Tensor:
         mixed: Tensor = _GatedMlp.apply(h, up, down, dim)  # type: ignore[no-untyped-call]  # PyTorch's own
         return mixed
     gated = gate_(_project(h, up, dim), dim)
-    if dim == 1:
-        return add_and_normalise_(product(gated, down), h, dim)
-    return add_and_normalise_(torch.addmm(h, down, gated), None, dim)
+    return add_and_normalise_(_project(gated, down, dim), h, dim)[0]
 
 
-def _project(h: Tensor, up: Tensor, dim: int) -> Tensor:
-    return product(h, up) if dim == 1 else up @ h
-
-
-def _close(h: Tensor, gated: Tensor, down: Tensor, dim: int) -> Tensor:
-    return torch.addmm(h, gated, down.t()) if dim == 1 else torch.addmm(h, down, gated)
+def _project(h: Tensor, weight: Tensor, dim: int) -> Tensor:
+    return product(h, weight) if dim == 1 else weight @ h
 
 
 def _composed(h: Tensor, up: Tensor, down: Tensor, dim: int) -> Tensor:
-    mixed = _close(h, gate(_project(h, up, dim), dim), down, dim)
+    gated = gate(_project(h, up, dim), dim)
+    mixed = torch.addmm(h, gated, down.t()) if dim == 1 else torch.addmm(h, down, gated)
     return normalise(mixed, dim).to(h.dtype)
 
 
@@ -55,7 +49,7 @@ class _GatedMlp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, h: Tensor, up: Tensor, down: Tensor, dim: int) -> Tensor:
         both = _project(h, up, dim)
-        out, scale = normalise_(_close(h, gate(both, dim), down, dim), dim)
+        out, scale = add_and_normalise_(_project(gate(both, dim), down, dim), h, dim)
         ctx.save_for_backward(h, up, down, both, out, scale)
         ctx.dim = dim
         return out

@@ -125,45 +125,39 @@ def add_chosen(h, vectors, chosen, scale, out, rows, width):
 
 @_compiled
 def add_and_normalise_rows(h, plus, scales, rows, width, epsilon):
-    """Add `plus` to h, divide each row by its root mean square, in place; keep the factors.
-
-    Address 0 stands for nothing to add, or for factors that nobody wants.
-    """
+    """Add `plus` to h and divide each row by its root mean square, in place; keep the factors."""
     matrix, added = _matrix(h, rows, width), _matrix(plus, rows, width)
     factors = _matrix(scales, 1, rows)[0]
     for i in range(rows):
-        row = matrix[i]
-        if plus != 0:
-            more = added[i]
-            for j in range(width):
-                row[j] += more[j]
+        row, more = matrix[i], added[i]
         total = _ZERO
         for j in range(width):
-            total += row[j] * row[j]
+            value = row[j] + more[j]
+            row[j] = value
+            total += value * value
         scale = _ONE / math.sqrt(total / F4(width) + epsilon)
-        if scales != 0:
-            factors[i] = scale
+        factors[i] = scale
         for j in range(width):
             row[j] *= scale
 
 
 @_compiled
-def normalise_columns(h, scales, rows, width, epsilon):
-    """Divide each column by its root mean square, in place, a few dozen at a time; keep the factors."""
-    matrix, factors = _matrix(h, rows, width), _matrix(scales, 1, width)[0]
-    kept = np.empty(COLUMNS, dtype=F4)
+def add_and_normalise_columns(h, plus, scales, rows, width, epsilon):
+    """The same along columns, a few dozen at a time."""
+    matrix, added = _matrix(h, rows, width), _matrix(plus, rows, width)
+    factors = _matrix(scales, 1, width)[0]
     for low in range(0, width, COLUMNS):
         high = min(low + COLUMNS, width)
-        block = kept[: high - low]
+        block = factors[low:high]
         block[:] = _ZERO
         for i in range(rows):
-            row = matrix[i, low:high]
+            row, more = matrix[i, low:high], added[i, low:high]
             for j in range(high - low):
-                block[j] += row[j] * row[j]
+                value = row[j] + more[j]
+                row[j] = value
+                block[j] += value * value
         for j in range(high - low):
             block[j] = _ONE / math.sqrt(block[j] / F4(rows) + epsilon)
-        if scales != 0:
-            factors[low:high] = block
         for i in range(rows):
             row = matrix[i, low:high]
             for j in range(high - low):

@@ -55,21 +55,17 @@ def gate_gradient(both: Tensor, towards: Tensor, dim: int) -> tuple[Tensor, Tens
     return to_both, active.mul_(u)
 
 
-def add_and_normalise_(h: Tensor, plus: Tensor | None, dim: int) -> Tensor:
-    """R(h + plus) along `dim`, in place."""
+def add_and_normalise_(h: Tensor, plus: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """R(h + plus) along `dim`, in place of h, and the factors that `normalise_gradient` needs."""
     if _swept(h):
-        _sweep_normalise(h, plus, None, dim)
-        return h
-    return normalise_(h if plus is None else h.add_(plus), dim)[0]
+        from eqr.model import kernels
 
-
-def normalise_(h: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """R(h) along `dim`, in place, and the factors that `normalise_gradient` needs."""
-    if _swept(h):
         scale = h.new_empty((h.shape[0], 1) if dim == 1 else (1, h.shape[1]))
-        _sweep_normalise(h, None, scale, dim)
+        plus = plus.contiguous()
+        sweep = kernels.add_and_normalise_rows if dim == 1 else kernels.add_and_normalise_columns
+        sweep(h.data_ptr(), plus.data_ptr(), scale.data_ptr(), *h.shape, kernels.F4(EPSILON))
         return h, scale
-    scale = _scale(h, dim)
+    scale = _scale(h.add_(plus), dim)
     return h.mul_(scale), scale
 
 
@@ -140,16 +136,3 @@ def _sweep_gate(both: Tensor, dim: int) -> Tensor:
     gated = both.new_empty((rows, columns // 2) if dim == 1 else (rows // 2, columns))
     kernels.gate(both.data_ptr(), gated.data_ptr(), *_halves(both, dim))
     return gated
-
-
-def _sweep_normalise(h: Tensor, plus: Tensor | None, scale: Tensor | None, dim: int) -> None:
-    from eqr.model import kernels
-
-    scales = 0 if scale is None else scale.data_ptr()
-    if dim == 1:
-        plus = plus if plus is None else plus.contiguous()
-        added = 0 if plus is None else plus.data_ptr()
-        kernels.add_and_normalise_rows(h.data_ptr(), added, scales, *h.shape, kernels.F4(EPSILON))
-    else:
-        h = h if plus is None else h.add_(plus)
-        kernels.normalise_columns(h.data_ptr(), scales, *h.shape, kernels.F4(EPSILON))
