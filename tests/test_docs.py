@@ -160,6 +160,8 @@ def test_every_recipe_and_task_exists(page):
     for span in spans(page):
         if re.fullmatch(r"(sudoku|maze|mini)-[a-z0-9-]+", span) and span not in hub:
             assert span in RECIPES or task_named(span)
+        if re.fullmatch(r"(sudoku|maze|mini)-[a-z0-9-]+(/[a-z0-9-]+)+", span):
+            assert recipe_named(span)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

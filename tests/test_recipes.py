@@ -3,9 +3,10 @@
 import pytest
 
 from eqr.errors import UserError
+from eqr.model.config import FixedStart, LearnedStart, Mixer, RandomStart
 from eqr.model.reasoner import Reasoner
-from eqr.recipes import RECIPES, recipe_named, training_dynamics
-from eqr.train.halting import LearnedHalt, QHalt
+from eqr.recipes import RECIPES, VARIANTS, recipe_named, training_dynamics
+from eqr.train.halting import FixedDepth, LearnedHalt, QHalt
 from eqr.train.optimizer import AdamW
 from eqr.train.recipe import Recipe
 from eqr.train.sources import load_data, open_stream
@@ -22,7 +23,10 @@ PARAMETERS = {
 }
 """Computed from the published sizes."""
 
-LAYERS = {"trm": (42, 15), "eqr": (42, 15), "hrm": (24, 6), "urm": (48, 12), "feedforward": (42, 15)}
+LAYERS = {
+    "trm": (42, 15), "eqr": (42, 15), "hrm": (24, 6), "urm": (48, 12),
+    "feedforward": (42, 15), "weight-tied": (42, 15),
+}  # fmt: skip
 """Equivalent layers per segment on Sudoku and Maze."""
 
 
@@ -65,6 +69,10 @@ def test_published_recipes_have_the_published_training(name):
     if system in windows:
         assert recipe.schedule.tracked == windows[system]["maze" in name]
         assert recipe.schedule.depth == 16
+    else:  # rows 1 and 2: one segment, all of it with gradient, no halting
+        assert (recipe.schedule.kind, recipe.schedule.depth) == ("terminal-full", 1)
+        assert recipe.halting == FixedDepth()
+        assert recipe.evaluation.depths == (1,)
 
 
 def tiny_base():
@@ -102,6 +110,85 @@ def test_the_table_has_rows_one_to_twelve_and_matched_layers():
     assert rows["08-segmented-truncated"].schedule.tracked == 7
     assert rows["06-late-half"].schedule.first == 8
     assert rows["06-late-quarter"].schedule.first == 12
+
+
+@pytest.mark.parametrize("base", ["sudoku-6x6", "paper/sudoku-trm"])
+def test_each_row_is_selected_and_reported_at_its_trained_depth(base):
+    for recipe in training_dynamics(recipe_named(base)).values():
+        assert recipe.evaluation.depths[-1] == recipe.schedule.depth
+    rows = training_dynamics(recipe_named(base))
+    assert rows["02-weight-tied"].evaluation.depths == (1,)
+    assert rows["03-twice-the-depth"].evaluation.depths == (1, 2)
+    assert rows["07-segmented"].evaluation.depths == (1, 2, 4, 8, 16)
+
+
+SMALL = [name for name in RECIPES if not name.startswith("paper/")]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("base", SMALL)
+def test_every_recipe_has_every_variant(base, variant):
+    recipe = recipe_named(f"{base}/{variant}")
+    assert recipe.name == f"{base}/{variant}"
+    assert Recipe.from_json(recipe.to_json()) == recipe
+    same = recipe_named(base)
+    assert recipe.model.layers_per_segment == same.model.layers_per_segment
+    assert (recipe.data, recipe.steps, recipe.rows) == (same.data, same.steps, same.rows)
+
+
+def test_variants_change_what_they_say():
+    def model(name):
+        return recipe_named(f"sudoku-6x6/{name}").model
+
+    interventions = {name: (model(name).start, model(name).path) for name in VARIANTS}
+    assert interventions["trm"][0] == FixedStart()
+    assert interventions["ri"][0] == RandomStart()
+    assert interventions["learned-start"][0] == LearnedStart()
+    for name in ("trm", "ri", "learned-start"):
+        assert (interventions[name][1].damping, interventions[name][1].noise) == (0.0, 0.0)
+    assert interventions["learned-noise"][1].learned_noise
+    assert recipe_named("sudoku-6x6/eqr").model == recipe_named("sudoku-6x6").model
+    assert model("attention").mixer is Mixer.ATTENTION
+    assert model("attention/trm") == model("trm/attention")
+    assert model("hrm").recurrence.separate
+    assert recipe_named("sudoku-6x6/hrm").halting == QHalt()
+    assert model("urm").convolution
+
+
+def test_rows_of_the_table_have_names():
+    for row, recipe in training_dynamics(recipe_named("sudoku-6x6")).items():
+        assert recipe_named(f"sudoku-6x6/{row}") == recipe
+    assert recipe_named("paper/sudoku-trm/07-segmented").model.layers_per_segment == 42
+    assert recipe_named("sudoku-6x6/attention/07-segmented").model.mixer is Mixer.ATTENTION
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sudoku-6x6/atention", "did you mean 'attention'"),
+        ("sudoku-6x6/07-segmentd", "did you mean '07-segmented'"),
+        ("sudoku-6x6/attention/tmr", "did you mean 'trm'"),
+        ("sudoku-6x6/01-feedforward/hrm", "no two-level recurrence"),
+        ("paper/sudoku-eqrr/ri", "did you mean 'paper/sudoku-eqr'"),
+    ],
+)
+def test_an_unknown_variant_names_the_nearest(name, said):
+    with pytest.raises(UserError) as error:
+        recipe_named(name)
+    assert said in str(error.value)
+
+
+VARIANT_NAMES = ["learned-start", "learned-noise", "attention", "hrm", "urm"]
+
+
+@pytest.mark.parametrize("variant", VARIANT_NAMES)
+def test_variants_train(variant, splits, monkeypatch):
+    monkeypatch.setitem(RECIPES, "tiny", tiny_base)
+    recipe = recipe_named(f"tiny/{variant}")
+    trainer = Trainer(recipe, open_stream(recipe, splits))
+    before = trainer.flat.vector.clone()
+    assert trainer.step().stats["loss"] > 0
+    assert (trainer.flat.vector != before).any()
 
 
 def test_settings_reach_nested_fields():

@@ -1,17 +1,31 @@
 """Recipes by name: small ones for two CPU cores, and the published ones for GPUs.
 
-A recipe is a function that returns a whole `Recipe`; variants are `replace` of it. `eqr train --list` shows
-them all. Published numbers are the paper's appendix D.1; where paper and released code disagree the recipe
-follows the paper, and docs/faithfulness.md lists the differences.
+A recipe is a function that returns a whole `Recipe`. A variant is a function from a recipe to a recipe, and
+any recipe can be named with variants behind it: `sudoku-6x6/attention/trm`, `sudoku-6x6/07-segmented`.
+`eqr train --list` shows all of both. Published numbers are the paper's appendix D.1; where paper and released
+code disagree the recipe follows the paper, and docs/faithfulness.md lists the differences.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from eqr.errors import UserError, nearest
 from eqr.model import systems
-from eqr.model.config import Feedforward, FixedStart, Mixer, Positions, ReasonerConfig, SingleState, TwoLevel
+from eqr.model.config import (
+    STILL,
+    Feedforward,
+    FixedStart,
+    LearnedStart,
+    Mixer,
+    Path,
+    Positions,
+    RandomStart,
+    ReasonerConfig,
+    SingleState,
+    Start,
+    TwoLevel,
+)
 from eqr.tasks import task_named, task_names
 from eqr.train.averaging import Averaging
 from eqr.train.halting import FixedDepth, LearnedHalt, OracleHalt, QHalt, UnusedHalt
@@ -100,21 +114,19 @@ def paper(task_name: str, system: str) -> Recipe:
     task = task_named("sudoku-9x9" if task_name == "sudoku" else "maze-unique")
     on_maze = task_name == "maze"
     model = _paper_model(task_name, system)
-    applications = model.applications
-    window = {"feedforward": None, "weight-tied": None, "hrm": 2, "urm": applications // 2}.get(
-        system, applications // 3
-    )
     judged = Evaluation(every=5000, puzzles=2048, depths=LONG_DEPTHS, test_puzzles=422_786)
-    dynamics: dict[str, Any] = {
-        "schedule": SegmentedOnline(tracked=window),
-        "halting": QHalt() if system == "hrm" else LearnedHalt(),
-        "evaluation": judged,
-    }
-    if system == "feedforward":
-        dynamics = {
+    if system in ("feedforward", "weight-tied"):  # rows 1 and 2 of the training-dynamics table: one segment
+        dynamics: dict[str, Any] = {
             "schedule": TerminalFull(),
             "halting": FixedDepth(),
             "evaluation": judged.replace(depths=(1,)),
+        }
+    else:
+        window = {"hrm": 2, "urm": model.applications // 2}.get(system, model.applications // 3)
+        dynamics = {
+            "schedule": SegmentedOnline(tracked=window),
+            "halting": QHalt() if system == "hrm" else LearnedHalt(),
+            "evaluation": judged,
         }
     return Recipe(
         name=f"paper/{task_name}-{system}",
@@ -161,7 +173,7 @@ def training_dynamics(base: Recipe) -> dict[str, Recipe]:
     one = {"model": still.replace(recurrence=Feedforward(), blocks=blocks), "schedule": TerminalFull()}
     fixed, short = FixedDepth(), SegmentedOnline(depth=depth, tracked=per_cycle)
     rows: dict[str, dict[str, Any]] = {
-        "01-feedforward": {**one, "evaluation": base.evaluation.replace(depths=(1,))},
+        "01-feedforward": one,
         "02-weight-tied": {"model": single, "schedule": TerminalFull(depth=1)},
         "03-twice-the-depth": {"model": single, "schedule": TerminalFull(depth=2)},
         "04-full-depth": {"model": single, "schedule": TerminalFull(depth=depth)},
@@ -183,9 +195,92 @@ def training_dynamics(base: Recipe) -> dict[str, Recipe]:
         },
     }
     return {
-        row: base.replace(**{"halting": fixed, "curriculum": None, **changes, "name": f"{base.name}/{row}"})
+        row: base.replace(
+            **{"halting": fixed, "curriculum": None, **changes, "name": f"{base.name}/{row}"},
+            evaluation=_judged_as_trained(base, changes["schedule"].depth),
+        )
         for row, changes in rows.items()
     }
+
+
+def _judged_as_trained(base: Recipe, depth: int) -> Evaluation:
+    """Return the base's evaluation up to a trained depth, at which weights are selected and reported."""
+    return base.evaluation.replace(depths=(*(d for d in base.evaluation.depths if d < depth), depth))
+
+
+def _shaped(start: Start, path: Path) -> Callable[[Recipe], Recipe]:
+    """Return the variant with this start and these wrappers: which of the interventions are on."""
+    return lambda base: base.replace(model=base.model.replace(start=start, path=path))
+
+
+def _attention(base: Recipe) -> Recipe:
+    heads = min(max(base.model.width // 16, 1), 8)
+    mixing = {"mixer": Mixer.ATTENTION, "positions": Positions.ROTARY, "heads": heads}
+    return base.replace(model=base.model.replace(**mixing))
+
+
+def _loops(base: Recipe) -> tuple[int, int]:
+    """Return cycles and applications in each, so that another system has as many layers per segment."""
+    recurrence = base.model.recurrence
+    if not isinstance(recurrence, TwoLevel):
+        raise UserError(f"{base.name} has no two-level recurrence whose loops another system could take over")
+    return recurrence.cycles, recurrence.scratch + 1
+
+
+def _other_system(base: Recipe, make: Callable[..., ReasonerConfig], **loops: int) -> ReasonerConfig:
+    """Return another system of the base's size; HRM and URM bring attention and an identity token."""
+    model = _attention(base).model
+    sizes: dict[str, Any] = {
+        name: getattr(model, name) for name in ("width", "blocks", "heads", "expansion", "round_hidden_to")
+    }
+    return make(task_named(base.data.task), **sizes, **loops)
+
+
+def _hrm(base: Recipe) -> Recipe:
+    cycles, applications = _loops(base)
+    return base.replace(
+        model=_other_system(base, systems.hrm, cycles=cycles, scratch=applications - 1),
+        schedule=SegmentedOnline(depth=base.schedule.depth, tracked=2),
+        halting=QHalt(),
+        averaging=None,
+    )
+
+
+def _urm(base: Recipe) -> Recipe:
+    cycles, applications = _loops(base)
+    return base.replace(
+        model=_other_system(base, systems.urm, cycles=cycles, applications=applications),
+        schedule=SegmentedOnline(depth=base.schedule.depth, tracked=applications),
+    )
+
+
+VARIANTS: dict[str, tuple[str, Callable[[Recipe], Recipe]]] = {
+    "trm": ("fixed start, no damping, no noise", _shaped(FixedStart(), STILL)),
+    "ri": ("random start only", _shaped(RandomStart(), STILL)),
+    "eqr": ("random start, damping and path noise", _shaped(RandomStart(), systems.EQR_PATH)),
+    "learned-start": ("a start predicted from the puzzle, no noise", _shaped(LearnedStart(), STILL)),
+    "learned-noise": (
+        "random start, noise of a learned scale",
+        _shaped(RandomStart(), systems.EQR_PATH.replace(learned_noise=True)),
+    ),
+    "attention": ("attention with rotary positions instead of the token mixer", _attention),
+    "hrm": ("HRM with as many layers per segment", _hrm),
+    "urm": ("URM with as many layers per segment", _urm),
+}
+"""What any recipe can be changed into, and how; the rows of `training_dynamics` come on top."""
+
+
+def variant_named(base: Recipe, name: str) -> Recipe:
+    """Return a variant of a recipe: one of `VARIANTS`, or a row of the training-dynamics table."""
+    if name in VARIANTS:
+        return VARIANTS[name][1](base).replace(name=f"{base.name}/{name}")
+    rows = training_dynamics(base) if isinstance(base.model.recurrence, TwoLevel) else {}
+    if name not in rows:
+        known = [*VARIANTS, *rows]
+        raise UserError(
+            f"{base.name} has no variant {name!r}{nearest(name, known)} (there are {', '.join(known)})"
+        )
+    return rows[name]
 
 
 RECIPES: dict[str, Callable[[], Recipe]] = {
@@ -214,8 +309,11 @@ def add_recipe(name: str, make: Callable[[], Recipe]) -> None:
 
 
 def recipe_named(name: str) -> Recipe:
-    """Return the recipe of that name."""
-    if name not in RECIPES:
-        hint = f"; for the task of that name, add_recipe({name!r}, ...)" if name in task_names() else ""
-        raise UserError(f"unknown recipe {name!r}{hint or nearest(name, RECIPES)}")
-    return RECIPES[name]()
+    """Return the recipe of that name, changed by the variants behind it: `sudoku-6x6/attention/trm`."""
+    words = name.split("/")
+    for count in range(len(words), 0, -1):
+        base = "/".join(words[:count])
+        if base in RECIPES:
+            return reduce(variant_named, words[count:], RECIPES[base]())
+    hint = f"; for the task of that name, add_recipe({name!r}, ...)" if name in task_names() else ""
+    raise UserError(f"unknown recipe {name!r}{hint or nearest(name, RECIPES)}")

@@ -13,6 +13,7 @@ from eqr.measure import statistics
 from eqr.measure.metrics import Outcomes, by_rating, outcomes, path_independence, report
 from eqr.measure.statistics import (
     average,
+    average_distance,
     average_share,
     expected_of_lowest,
     expected_of_vote,
@@ -85,7 +86,9 @@ def test_every_metric_equals_its_definition(seed, starts):
         apart = [abs(np.mean(row) - row[0]) for row in right]
         assert said["path_independence"]["per_puzzle"]["value"] == pytest.approx(np.mean(apart))
         means = abs(np.mean(right) - np.mean([row[0] for row in right]))
-        assert said["path_independence"]["of_means"] == pytest.approx(means)
+        of_means = said["path_independence"]["of_means"]
+        assert of_means["value"] == pytest.approx(means)
+        assert 0 <= of_means["low"] <= of_means["value"] <= of_means["high"]
         for rule in ("residual", "majority"):
             widest = said["expected"][rule][str(starts)]["value"]
             assert widest == pytest.approx(said["selected"][rule]["exact"]["value"])
@@ -125,9 +128,7 @@ def test_expected_majority_comes_close_to_the_mean_over_all_subsets():
         brute.append(np.mean(wins))
     drawn = expected_of_vote(ids, right, 3, draws=2000)
     assert np.abs(drawn - brute).max() < 0.05
-    np.testing.assert_array_equal(
-        expected_of_vote(ids, right, 1, draws=2000).round(1), right.mean(1).round(1)
-    )
+    np.testing.assert_array_equal(expected_of_vote(ids, right, 1), right.mean(axis=1))
 
 
 def test_padded_rows_never_count():
@@ -211,8 +212,22 @@ def test_difficulty_bins_hold_every_puzzle_once():
 def test_path_independence_ignores_the_order_of_puzzles():
     right = np.array([[True, False], [False, True], [True, True]])
     said = [path_independence(right[list(order)]) for order in permutations(range(3))]
-    assert all(one["of_means"] == pytest.approx(0.0) for one in said)
+    assert all(one["of_means"]["value"] == pytest.approx(0.0) for one in said)
     assert all(one["per_puzzle"]["value"] == pytest.approx(1 / 3) for one in said)
+
+
+def test_the_difference_of_means_has_the_error_of_a_paired_difference():
+    rng = np.random.default_rng(0)
+    chances = rng.random((2048, 1)) < 0.9
+    right = rng.random((2048, 128)) < np.where(chances, 0.95, 0.3)
+    said = path_independence(right)["of_means"]
+    apart = right.mean(axis=1) - right[:, 0]
+    half = 1.96 * apart.std() / 2048**0.5
+    assert said["low"] == 0.0, "2,048 puzzles cannot tell so small a difference from none"
+    assert said["high"] == pytest.approx(half + abs(apart.mean()), rel=0.1)
+    shifted = average_distance(apart - 0.2)
+    assert shifted.low == pytest.approx(shifted.value - half, rel=0.05)
+    assert shifted.high == pytest.approx(shifted.value + half, rel=0.05)
 
 
 def test_powers_of_two():

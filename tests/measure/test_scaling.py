@@ -31,6 +31,8 @@ def test_scaling_rows_are_means_over_all_subsets(traces):
             for some in combinations(range(4), breadth)
         ]
         assert row.exact == pytest.approx(np.mean(hits))
+        lowest = [costs[:, some].min(axis=1).mean() for some in combinations(range(4), breadth)]
+        assert row.residual == pytest.approx(np.mean(lowest))
         assert row.low <= row.exact <= row.high
         assert row.nfe == depth * breadth
     assert rows[8, 4].any_correct_oracle == pytest.approx(traces.right[:, :, -1].any(axis=1).mean())
@@ -59,7 +61,7 @@ def test_a_single_start_has_neither_race_nor_choice():
 
 def test_at_breadth_one_all_rules_agree(traces):
     one = [row.exact for row in scaling.breadth_rows(traces) if row.breadth == 1]
-    assert one == pytest.approx([one[0]] * 3, abs=0.05)  # the vote is resampled
+    assert one == pytest.approx([one[0]] * 3, abs=1e-12)
     assert {row.depth for row in scaling.breadth_rows(traces)} == {8}
 
 

@@ -211,8 +211,8 @@ def _breadth(row: dict[str, Any]) -> list[str]:
     for name, curve in row["expected"].items():
         lines.append(f"{name:<10}" + "".join(f"{100 * one['value']:>8.2f}" for one in curve.values()))
     lines.append(
-        f"path independence: {100 * apart['per_puzzle']['value']:.2f} per puzzle, "
-        f"{100 * apart['of_means']:.2f} of the means"
+        f"path independence, points: {_interval(apart['per_puzzle'])} per puzzle, "
+        f"{_interval(apart['of_means'])} of the means"
     )
     return lines
 

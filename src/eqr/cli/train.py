@@ -26,7 +26,10 @@ def seconds(text: str) -> float:
 
 @app.command()
 def train(
-    recipe: Annotated[str | None, typer.Argument(help="A recipe's name, or a recipe.json.")] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Argument(help="A recipe's name, with variants behind it if you like, or a recipe.json."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(metavar="RUN", help="Folder of the run.")] = None,
     settings: Annotated[
         list[str] | None,
@@ -63,7 +66,8 @@ def train(
         return
     if resume and overwrite:
         raise UserError("--resume and --overwrite exclude each other")
-    _train(resolved, out or Path("runs") / resolved.name, resume, overwrite, as_json)
+    # one flat folder of runs: a variant's must not lie inside that of the recipe it varies
+    _train(resolved, out or Path("runs") / resolved.name.replace("/", "-"), resume, overwrite, as_json)
 
 
 def _recipe(name: str) -> "Recipe":
@@ -103,7 +107,7 @@ def _report(summary: dict[str, Any], run: Path) -> str:
 
 
 def _list(as_json: bool) -> None:
-    from eqr.recipes import RECIPES
+    from eqr.recipes import RECIPES, VARIANTS, training_dynamics
 
     recipes = {name: make() for name, make in RECIPES.items()}
     if as_json:
@@ -115,3 +119,8 @@ def _list(as_json: bool) -> None:
             f"{name:<28} {recipe.data.task:<12} width {model.width:>3}, {model.blocks:>2} blocks, "
             f"{model.applications:>2} applications, batch {recipe.rows:>3}, {recipe.steps:>7,} steps"
         )
+    print("\nvariants, as in sudoku-6x6/attention/trm:")
+    for name, (meaning, _) in VARIANTS.items():
+        print(f"{name:<28} {meaning}")
+    rows = [*training_dynamics(recipes["sudoku-6x6"])]
+    print(f"{rows[0]} ...".ljust(28), "rows of the paper's training-dynamics table:", ", ".join(rows))

@@ -29,7 +29,7 @@ class ScalingRow(Row):
     low: float
     high: float
     residual: float
-    """Mean residual of the chosen starts."""
+    """Mean residual of the chosen starts, over the same subsets of the starts as `exact`."""
     any_correct_oracle: float
     """Share of puzzles that some start solves: what a perfect selection would reach."""
 

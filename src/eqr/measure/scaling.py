@@ -46,7 +46,7 @@ def scaling_rows(traces: Traces) -> list[ScalingRow]:
                     exact=exact.value,
                     low=exact.low,
                     high=exact.high,
-                    residual=float(scored.costs[:, :breadth].min(axis=1).mean()),
+                    residual=float(expected_of_lowest(scored.costs, scored.costs, breadth).mean()),
                     any_correct_oracle=float(pass_at(breadth, scored.right).mean()),
                 )
             )

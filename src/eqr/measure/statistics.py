@@ -70,6 +70,13 @@ def average_share(values: NDArray[Any]) -> Estimate:
     return average(values)
 
 
+def average_distance(differences: NDArray[Any]) -> Estimate:
+    """Estimate how far the mean of per-puzzle differences is from 0, in either direction."""
+    mean = average(differences)
+    ends = sorted((abs(mean.low), abs(mean.high)))
+    return Estimate(abs(mean.value), 0.0 if mean.low <= 0.0 <= mean.high else ends[0], ends[1], mean.n)
+
+
 def pass_at(k: int, right: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return per puzzle the chance that one of k starts drawn from (puzzles, starts) is right: unbiased."""
     starts = right.shape[1]
@@ -80,16 +87,15 @@ def pass_at(k: int, right: NDArray[np.bool_]) -> NDArray[np.float64]:
     return np.asarray(1.0 - np.prod(np.clip(ratios, 0.0, 1.0), axis=1), np.float64)
 
 
-def expected_of_lowest(
-    costs: NDArray[np.float64], right: NDArray[np.bool_], starts: int
-) -> NDArray[np.float64]:
-    """Return per puzzle the chance of being right when the lowest cost of a random `starts` is chosen: exact.
+def expected_of_lowest(costs: NDArray[np.float64], values: NDArray[Any], starts: int) -> NDArray[np.float64]:
+    """Return per puzzle the mean value of the start with the lowest cost of a random `starts`: exact.
 
+    Whether each start is right gives the chance of being right, the costs themselves the cost of the choice.
     Ties in cost go to the earlier start, as in `choose`.
     """
     held = costs.shape[1]
     order = np.argsort(costs, axis=1, kind="stable")
-    ranked = np.take_along_axis(right, order, axis=1)
+    ranked = np.take_along_axis(values, order, axis=1)
     # the i-th best is chosen if it is drawn and all others come from those behind it:
     # C(held - 1 - i, starts - 1) / C(held, starts)
     chance = np.zeros(held)
@@ -105,6 +111,8 @@ def expected_of_vote(
     """Return per puzzle how often the majority of a random `starts` is right, averaged over `draws`."""
     rng = np.random.default_rng(seed)
     held = ids.shape[1]
+    if starts == 1:  # nobody to outvote: exact, and equal to every other rule
+        return np.asarray(right.mean(axis=1), np.float64)
     if starts == held:
         draws = 1
     hits = np.zeros(len(ids))
