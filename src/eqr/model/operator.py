@@ -23,7 +23,7 @@ class Damped:
     """z <- z + (1 - damping)(f(z) - z): the same fixed points, approached more slowly."""
 
     application: Application
-    damping: float
+    damping: float | Tensor
 
     def __call__(self, z: Tensor, condition: Tensor | None) -> Tensor:
         """Apply and keep a share of the old state."""

@@ -126,7 +126,7 @@ class Reasoner(Saved):
         if path.damping:
             scratch, answer = Damped(scratch, path.damping), Damped(answer, path.damping)
         if path.noise:
-            bank = self._noise_bank(keys.device)
+            bank = self.noise_bank(keys.device)
             scales: list[float | Tensor] = [path.noise, path.noise]
             if path.learned_noise:
                 if self.log_noise is None:
@@ -138,7 +138,8 @@ class Reasoner(Saved):
             scratch = Noisy(scratch, scales[1], bank, choices)
         return Wrapped(answer=answer, scratch=scratch)
 
-    def _noise_bank(self, device: torch.device) -> NoiseBank:
+    def noise_bank(self, device: torch.device) -> NoiseBank:
+        """Return the vectors that path noise is picked from, made on first use."""
         if self._bank is None or self._bank.vectors.device != device:
             self._bank = NoiseBank(self.config.width, device=device)
         return self._bank

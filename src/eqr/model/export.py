@@ -1,0 +1,309 @@
+"""A reasoner as four graphs that run without eqr: `embed`, `start`, `segment` and `read`, with dynamic batch.
+
+A graph knows nothing of depth, breadth, halting or selection; whoever runs the graphs owns the loop, as
+`eqr.solve` does here and the page in `eqr.serve` does in a browser. Damping and noise are arguments of
+`segment`, keys those of `eqr.model.counters`, so that a trajectory is the same wherever it runs. `model.json`
+beside the graphs says what they take and give, and what the model is.
+"""
+
+import contextlib
+import io
+import logging
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from eqr.errors import UserError
+from eqr.files import make_folder, new_file, write_json
+from eqr.model.operator import Damped, Noisy, Wrapped, run_segment
+from eqr.model.reasoner import Reasoner
+from eqr.model.state import State
+
+MANIFEST = "model.json"
+AGREEMENT = 1e-4
+"""Greatest difference between a graph and the model, relative to the largest number, that is let through."""
+
+
+def _nothing() -> None:
+    return
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One function of the model, with the names under which a runtime sees its tensors."""
+
+    name: str
+    module: nn.Module
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    example: tuple[Tensor, ...]
+    """Inputs of a few rows, by which the function is traced and checked."""
+    row_axes: tuple[int | None, ...]
+    """Which axis of each input counts rows; None for scalars and scales."""
+
+    def program(self) -> torch.export.ExportedProgram:
+        """Trace it for any number of rows."""
+        rows = torch.export.Dim("rows", min=1, max=1 << 20)
+        axes = [None if axis is None else {axis: rows} for axis in self.row_axes]
+        with _portable():
+            return torch.export.export(self.module, self.example, dynamic_shapes={"inputs": tuple(axes)})
+
+
+class _Embed(nn.Module):
+    def __init__(self, reasoner: Reasoner) -> None:
+        super().__init__()
+        self.reasoner = reasoner
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        puzzles, *identities = inputs
+        vectors = self.reasoner.identity_vectors(identities[0]) if identities else None
+        return self.reasoner.embed(puzzles, vectors)
+
+
+class _Start(nn.Module):
+    def __init__(self, reasoner: Reasoner) -> None:
+        super().__init__()
+        self.reasoner = reasoner
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return self.reasoner.start(*inputs).tensors()
+
+
+class _Segment(nn.Module):
+    """`Reasoner.segment` with damping and noise as inputs; noise only where the model was made with some."""
+
+    def __init__(self, reasoner: Reasoner) -> None:
+        super().__init__()
+        self.reasoner = reasoner
+        self.bank = reasoner.noise_bank(reasoner.embedding.device) if reasoner.config.path.noise else None
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        reasoner = self.reasoner
+        states = 2 if reasoner.config.two_states else 1
+        x, keys, depths, damping, *noise = inputs[states:]
+        scratch = Damped(reasoner.stack, damping)
+        answer = Damped(reasoner.answer_stack or reasoner.stack, damping)
+        moves = reasoner.config.recurrence.moves()
+        wrapped = Wrapped(answer=answer, scratch=scratch)
+        if self.bank is not None:
+            chosen = self.bank.choose(keys + (depths << 20), len(moves), reasoner.config.tokens)
+            choices = iter(chosen)
+            wrapped = Wrapped(
+                answer=Noisy(answer, noise[0][0], self.bank, choices),
+                scratch=Noisy(scratch, noise[0][-1], self.bank, choices),
+            )
+        return run_segment(State(*inputs[:states]), x, moves, wrapped).tensors()
+
+
+class _Read(nn.Module):
+    def __init__(self, reasoner: Reasoner) -> None:
+        super().__init__()
+        self.reasoner = reasoner
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        half = len(inputs) // 2
+        reading = self.reasoner.read(State(*inputs[:half]), State(*inputs[half:]))
+        return reading.logits, reading.halt, reading.go_on, reading.residual
+
+
+@torch.no_grad()
+def graphs(reasoner: Reasoner, *, rows: int = 3, seed: int = 0) -> tuple[Graph, ...]:
+    """Return the four graphs, each with an example made by the ones before."""
+    config = reasoner.config
+    generator = torch.Generator().manual_seed(seed)
+    puzzles = torch.randint(0, config.vocabulary, (rows, config.cells), generator=generator)
+    keys = torch.randint(0, 1 << 62, (rows,), generator=generator)
+    identities = (torch.arange(rows) % config.identities,) if config.identities else ()
+    given = (puzzles, *identities)
+    x = _Embed(reasoner)(*given)
+    start = reasoner.start(x, keys).tensors()
+    depths = torch.arange(rows)
+    scales = (torch.tensor(noise_scales(reasoner)),) if config.path.noise else ()
+    segment_inputs = (*start, x, keys, depths, torch.tensor(config.path.damping), *scales)
+    after = _Segment(reasoner)(*segment_inputs)
+    states = ("answer", "scratch")[: len(start)]
+    before = tuple(f"{state}_before" for state in states)
+    latent = (1,) * len(states)
+    heads = ("logits", "halt", "go_on", "residual")
+    noise = ("noise",) * len(scales)
+    return (
+        Graph(
+            "embed",
+            _Embed(reasoner),
+            ("puzzles", "identities")[: len(given)],
+            ("x",),
+            given,
+            (0,) * len(given),
+        ),
+        Graph("start", _Start(reasoner), ("x", "keys"), states, (x, keys), (1, 0)),
+        Graph(
+            "segment",
+            _Segment(reasoner),
+            (*states, "x", "keys", "depths", "damping", *noise),
+            tuple(f"{state}_after" for state in states),
+            segment_inputs,
+            (*latent, 1, 0, 0, None, *(None for _ in noise)),
+        ),
+        Graph("read", _Read(reasoner), (*states, *before), heads, (*after, *start), latent * 2),
+    )
+
+
+def noise_scales(reasoner: Reasoner) -> list[float]:
+    """Return the model's own noise of the answer and the scratch state."""
+    path = reasoner.config.path
+    if path.learned_noise and reasoner.log_noise is not None:
+        learned: list[float] = (path.noise * reasoner.log_noise.detach().exp()).tolist()
+        return [learned[0], learned[-1]]
+    return [path.noise, path.noise]
+
+
+def export_onnx(
+    reasoner: Reasoner, folder: Path, about: dict[str, Any], *, done: Callable[[], object] = _nothing
+) -> dict[str, Any]:
+    """Write `*.onnx`, each checked against the model by onnxruntime, and return the manifest.
+
+    `about` goes into the manifest; `done` is called after each graph.
+    """
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401  # what torch.onnx needs, said before any work is done
+    except ImportError as error:
+        raise UserError(f"exporting needs {error.name}: pip install 'eqr[export]'") from None
+
+    def write(graph: Graph) -> bytes:
+        with _quiet():
+            program = torch.onnx.export(
+                graph.program(),
+                dynamo=True,
+                verbose=False,
+                input_names=list(graph.inputs),
+                output_names=list(graph.outputs),
+            )
+        assert program is not None
+        data: bytes = program.model_proto.SerializeToString()
+        session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+        for example in (graph.example, _other_rows(graph)):
+            named = {name: value.numpy() for name, value in zip(graph.inputs, example, strict=True)}
+            taken = {taken.name for taken in session.get_inputs()}
+            found = session.run(None, {name: value for name, value in named.items() if name in taken})
+            _require_agreement(graph, example, [torch.from_numpy(value) for value in found])
+        return data
+
+    return _write_all(reasoner, folder, about, ".onnx", write, done)
+
+
+def export_programs(
+    reasoner: Reasoner, folder: Path, about: dict[str, Any], *, done: Callable[[], object] = _nothing
+) -> dict[str, Any]:
+    """Write `*.pt2`, PyTorch's own exported programs, each loaded again and checked, likewise."""
+
+    def write(graph: Graph) -> bytes:
+        buffer = io.BytesIO()
+        with _quiet():
+            torch.export.save(graph.program(), buffer)
+            module = torch.export.load(io.BytesIO(buffer.getvalue())).module()
+        for example in (graph.example, _other_rows(graph)):
+            found = module(*example)
+            _require_agreement(graph, example, [found] if isinstance(found, Tensor) else list(found))
+        return buffer.getvalue()
+
+    return _write_all(reasoner, folder, about, ".pt2", write, done)
+
+
+def _write_all(
+    reasoner: Reasoner,
+    folder: Path,
+    about: dict[str, Any],
+    suffix: str,
+    write: Callable[[Graph], bytes],
+    done: Callable[[], object],
+) -> dict[str, Any]:
+    parts = []
+    for graph in graphs(reasoner):
+        parts.append((graph, write(graph)))
+        done()
+    make_folder(folder)
+    for graph, data in parts:
+        with new_file(folder / f"{graph.name}{suffix}") as temporary:
+            temporary.write_bytes(data)
+    written = {
+        graph.name: {
+            "file": f"{graph.name}{suffix}",
+            "inputs": list(graph.inputs),
+            "outputs": list(graph.outputs),
+            "bytes": len(data),
+            "sha256": sha256(data).hexdigest(),
+        }
+        for graph, data in parts
+    }
+    manifest = {
+        **about,
+        "config": reasoner.config.to_json(),
+        "parameters": reasoner.parameter_count(),
+        "path": {"damping": reasoner.config.path.damping, "noise": noise_scales(reasoner)},
+        "graphs": written,
+    }
+    write_json(folder / MANIFEST, manifest)
+    return manifest
+
+
+def _other_rows(graph: Graph) -> tuple[Tensor, ...]:
+    """The example with its first row alone: the number of rows must be free."""
+    paired = zip(graph.example, graph.row_axes, strict=True)
+    return tuple(value if axis is None else value.narrow(axis, 0, 1).contiguous() for value, axis in paired)
+
+
+def _require_agreement(graph: Graph, example: tuple[Tensor, ...], found: list[Tensor]) -> None:
+    with torch.no_grad():
+        wanted = graph.module(*example)
+    wanted = [wanted] if isinstance(wanted, Tensor) else list(wanted)
+    for name, ours, theirs in zip(graph.outputs, wanted, found, strict=True):
+        scale = max(float(ours.abs().max()), 1.0)
+        difference = float(np.max(np.abs(ours.numpy() - theirs.numpy()), initial=0.0)) / scale
+        if not difference <= AGREEMENT:
+            raise UserError(
+                f"the exported graph `{graph.name}` gives another {name} than the model "
+                f"(relative difference {difference:.2g}, allowed {AGREEMENT:g}); nothing was written"
+            )
+
+
+@contextmanager
+def _portable() -> Iterator[None]:
+    """Trace what other runtimes have: ONNX knows erf, not its inverse."""
+    with patch.object(torch, "erfinv", erfinv_by_newton):
+        yield
+
+
+def erfinv_by_newton(y: Tensor) -> Tensor:
+    """The inverse of erf away from its ends: a first guess by logarithms, then Newton's steps on erf."""
+    shrunk = torch.log1p(-y * y)
+    half = 2 / (math.pi * 0.147) + shrunk / 2
+    x = torch.sign(y) * torch.sqrt(torch.sqrt(half * half - shrunk / 0.147) - half)
+    for _ in range(2):
+        x = x - (torch.erf(x) - y) * torch.exp(x * x) * (math.pi**0.5 / 2)
+    return x
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporters' talk about packages we do not use off the terminal."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    said = io.StringIO()
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(said):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
