@@ -3,7 +3,8 @@
 import pytest
 
 from eqr.errors import UserError
-from eqr.model.config import FixedStart, LearnedStart, Mixer, RandomStart
+from eqr.model.config import FixedStart, LearnedStart, RandomStart
+from eqr.model.mixers import Attention
 from eqr.model.reasoner import Reasoner
 from eqr.recipes import RECIPES, VARIANTS, recipe_named, training_dynamics
 from eqr.train.halting import FixedDepth, LearnedHalt, QHalt
@@ -148,7 +149,7 @@ def test_variants_change_what_they_say():
         assert (interventions[name][1].damping, interventions[name][1].noise) == (0.0, 0.0)
     assert interventions["learned-noise"][1].learned_noise
     assert recipe_named("sudoku-6x6/eqr").model == recipe_named("sudoku-6x6").model
-    assert model("attention").mixer is Mixer.ATTENTION
+    assert model("attention").mixer == Attention()
     assert model("attention/trm") == model("trm/attention")
     assert model("hrm").recurrence.separate
     assert recipe_named("sudoku-6x6/hrm").halting == QHalt()
@@ -159,7 +160,7 @@ def test_rows_of_the_table_have_names():
     for row, recipe in training_dynamics(recipe_named("sudoku-6x6")).items():
         assert recipe_named(f"sudoku-6x6/{row}") == recipe
     assert recipe_named("paper/sudoku-trm/07-segmented").model.layers_per_segment == 42
-    assert recipe_named("sudoku-6x6/attention/07-segmented").model.mixer is Mixer.ATTENTION
+    assert recipe_named("sudoku-6x6/attention/07-segmented").model.mixer == Attention()
 
 
 @pytest.mark.parametrize(

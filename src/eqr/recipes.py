@@ -17,7 +17,6 @@ from eqr.model.config import (
     Feedforward,
     FixedStart,
     LearnedStart,
-    Mixer,
     Path,
     Positions,
     RandomStart,
@@ -26,6 +25,7 @@ from eqr.model.config import (
     Start,
     TwoLevel,
 )
+from eqr.model.mixers import Attention
 from eqr.tasks import task_named, task_names
 from eqr.train.averaging import Averaging
 from eqr.train.halting import FixedDepth, LearnedHalt, OracleHalt, QHalt, UnusedHalt
@@ -87,7 +87,7 @@ def sudoku_9x9() -> Recipe:
 
 def maze(size: int) -> Recipe:
     """Return a recipe for square mazes with one path, by attention with rotary positions over the grid."""
-    model = {"mixer": Mixer.ATTENTION, "positions": Positions.ROTARY_2D, "heads": 4}
+    model = {"mixer": Attention(), "positions": Positions.ROTARY_2D, "heads": 4}
     return small(f"maze-{size}x{size}", width=64, blocks=1, steps=4000, data={}, model=model)
 
 
@@ -148,7 +148,7 @@ def _paper_model(task_name: str, system: str) -> ReasonerConfig:
     task = task_named("maze-unique" if on_maze else "sudoku-9x9")
     fields: dict[str, Any] = {"width": 128 if on_maze else 512}
     if on_maze:
-        fields |= {"mixer": Mixer.ATTENTION, "positions": Positions.ROTARY}
+        fields |= {"mixer": Attention(), "positions": Positions.ROTARY}
         fields["blocks"] = 15 if system == "feedforward" else 1
         if system in ("trm", "eqr"):
             fields["scratch"] = 4
@@ -215,7 +215,7 @@ def _shaped(start: Start, path: Path) -> Callable[[Recipe], Recipe]:
 
 def _attention(base: Recipe) -> Recipe:
     heads = min(max(base.model.width // 16, 1), 8)
-    mixing = {"mixer": Mixer.ATTENTION, "positions": Positions.ROTARY, "heads": heads}
+    mixing = {"mixer": Attention(), "positions": Positions.ROTARY, "heads": heads}
     return base.replace(model=base.model.replace(**mixing))
 
 

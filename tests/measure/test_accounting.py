@@ -4,7 +4,8 @@ import pytest
 
 from eqr.measure.accounting import equivalent_layers, flops, flops_per_block, flops_per_segment
 from eqr.model import systems
-from eqr.model.config import Mixer, Positions
+from eqr.model.config import Positions
+from eqr.model.mixers import Attention
 from eqr.tasks import task_named
 
 
@@ -21,7 +22,7 @@ def test_maze_segment_costs_about_6_7_giga_multiply_adds():
         width=128,
         blocks=1,
         scratch=4,
-        mixer=Mixer.ATTENTION,
+        mixer=Attention(),
         positions=Positions.ROTARY,
     )
     assert config.layers_per_segment == 15

@@ -10,8 +10,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from eqr.model.config import Mixer, Positions, ReasonerConfig
+from eqr.model.config import Positions, ReasonerConfig
 from eqr.model.convert import convert_config, rename
+from eqr.model.mixers import Attention
 from eqr.model.originals import Original
 from eqr.model.reasoner import Reasoner
 from eqr.model.saving import load_weights
@@ -40,7 +41,7 @@ def small(system: str, **fields: object) -> ReasonerConfig:
     return SYSTEMS[system](Toy(), width=32, heads=4, round_hidden_to=16, **fields)
 
 
-ATTENTION = {"mixer": Mixer.ATTENTION, "positions": Positions.ROTARY}
+ATTENTION = {"mixer": Attention(), "positions": Positions.ROTARY}
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 import pytest
 import torch
 
-from eqr.model.config import Feedforward, FixedStart, Mixer, ReasonerConfig, SingleState, TwoLevel
+from eqr.model.config import Feedforward, FixedStart, ReasonerConfig, SingleState, TwoLevel
+from eqr.model.mixers import Attention
 from eqr.model.reasoner import Reasoner
 
 SUDOKU = {"rows": 9, "columns": 9, "vocabulary": 11}
-MAZE = {"rows": 30, "columns": 30, "vocabulary": 6, "width": 128, "blocks": 1, "mixer": Mixer.ATTENTION}
-HRM = {"recurrence": TwoLevel(separate=True), "identity_tokens": 1, "mixer": Mixer.ATTENTION}
-URM = {"recurrence": SingleState(), "convolution": True, "identity_tokens": 1, "mixer": Mixer.ATTENTION}
+MAZE = {"rows": 30, "columns": 30, "vocabulary": 6, "width": 128, "blocks": 1, "mixer": Attention()}
+HRM = {"recurrence": TwoLevel(separate=True), "identity_tokens": 1, "mixer": Attention()}
+URM = {"recurrence": SingleState(), "convolution": True, "identity_tokens": 1, "mixer": Attention()}
 FLAT = {"recurrence": Feedforward(), "start": FixedStart(), "blocks": 42}
 
 
@@ -18,7 +19,7 @@ FLAT = {"recurrence": Feedforward(), "start": FixedStart(), "blocks": 42}
     [
         ({**SUDOKU}, 4_855_298),
         ({**SUDOKU, "identity_tokens": 16}, 5_028_866),
-        ({**SUDOKU, "mixer": Mixer.ATTENTION}, 6_828_034),
+        ({**SUDOKU, "mixer": Attention()}, 6_828_034),
         ({**MAZE}, 263_938),
         ({**MAZE, "blocks": 2, "width": 512}, 6_822_914),
         ({**SUDOKU, **HRM, "blocks": 4}, 27_275_266),

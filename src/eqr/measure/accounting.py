@@ -4,7 +4,7 @@ NFE counts segments (outer iterations) over all starts of a puzzle, as the paper
 operations counted are those of the matrix products, two for each multiply-add.
 """
 
-from eqr.model.config import Mixer, ReasonerConfig
+from eqr.model.config import ReasonerConfig
 
 
 def flops_per_segment(config: ReasonerConfig) -> int:
@@ -15,18 +15,15 @@ def flops_per_segment(config: ReasonerConfig) -> int:
 def flops_per_block(config: ReasonerConfig) -> int:
     """Return the operations of one block on one row."""
     tokens, width = config.tokens, config.width
-    if config.mixer is Mixer.TOKENS:
-        mixing = 3 * tokens * config.hidden(tokens) * width
-    else:
-        mixing = 4 * tokens * width * width + 2 * tokens * tokens * width
     hidden = config.hidden(width)
     channels = 3 * tokens * width * hidden + (2 * tokens * hidden if config.convolution else 0)
-    return 2 * (mixing + channels)
+    return 2 * (config.mixer.multiply_adds(config) + channels)
 
 
 def flops_per_reading(config: ReasonerConfig) -> int:
     """Return the operations of the two heads on one row."""
-    return 2 * config.width * (config.cells * config.vocabulary + 2)
+    scores = config.cells * (config.vocabulary if config.sites is None else config.symbols)
+    return 2 * config.width * (scores + 2)
 
 
 def equivalent_layers(config: ReasonerConfig, nfe: float) -> float:

@@ -58,7 +58,7 @@ def _description(config: ReasonerConfig, parameters: int) -> list[str]:
         "| --- | --- |",
         f"| task | {task}, {config.rows} x {config.columns} cells, {config.vocabulary} tokens |",
         f"| recurrence | {config.recurrence.kind}, {config.layers_per_segment} layers per segment |",
-        f"| stack | {config.blocks} blocks, width {config.width}, {config.mixer} mixer |",
+        f"| stack | {config.blocks} blocks, width {config.width}, {config.mixer.kind} mixer |",
         f"| start | {config.start.kind} |",
         f"| path | damping {config.path.damping:g}, noise {config.path.noise:g} |",
         f"| parameters | {parameters:,} |",

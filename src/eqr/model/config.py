@@ -7,16 +7,14 @@ from enum import StrEnum
 from math import ceil
 from typing import Annotated, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from eqr.errors import UserError
+from eqr.model.mixers import AnyMixer, Tokens
+from eqr.tasks import task_named
 from eqr.value import Value
-
-
-class Mixer(StrEnum):
-    """How tokens exchange information inside a block."""
-
-    TOKENS = "tokens"  # an MLP over the token axis; position enters through its weights
-    ATTENTION = "attention"
 
 
 class Positions(StrEnum):
@@ -125,6 +123,13 @@ STILL = Path()
 """No damping and no noise."""
 
 
+class Candidates(Value):
+    """A site for each (cell, symbol) instead of each cell: renaming symbols only renames sites."""
+
+    first: Annotated[int, Field(ge=1)] = 2
+    """The tokens from here on are symbols that a cell may hold; those before (padding, blank) are not."""
+
+
 class ReasonerConfig(Value):
     """Everything that decides a reasoner's parameters and dynamics."""
 
@@ -136,7 +141,9 @@ class ReasonerConfig(Value):
     width: PositiveInt = 512
     blocks: PositiveInt = 2
     """Distinct blocks in each stack."""
-    mixer: Mixer = Mixer.TOKENS
+    mixer: AnyMixer = Tokens()
+    sites: Candidates | None = None
+    """What a state has a latent for: each cell (None) or each candidate of a cell."""
     positions: Positions = Positions.NONE
     heads: PositiveInt = 8
     expansion: PositiveFloat = 4.0
@@ -154,12 +161,9 @@ class ReasonerConfig(Value):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "ReasonerConfig":
-        if self.mixer is Mixer.ATTENTION and self.width % (2 * self.heads):
-            raise ValueError(f"width {self.width} must be a multiple of 2 x heads = {2 * self.heads}")
-        if self.positions is Positions.ROTARY_2D and self.width % (4 * self.heads):
-            raise ValueError(f"rotary-2d needs width to be a multiple of 4 x heads = {4 * self.heads}")
-        if self.mixer is Mixer.TOKENS and self.positions in (Positions.ROTARY, Positions.ROTARY_2D):
-            raise ValueError("rotary positions act on attention; the token mixer has none to rotate")
+        if self.sites is not None and self.sites.first >= self.vocabulary:
+            raise ValueError(f"sites.first = {self.sites.first}: there are only {self.vocabulary} tokens")
+        self.mixer.check(self)
         if self.identities and not self.identity_tokens:
             raise ValueError("identities need identity_tokens of at least 1 to carry their vector")
         if isinstance(self.recurrence, Feedforward) and isinstance(self.start, RandomStart):
@@ -173,8 +177,35 @@ class ReasonerConfig(Value):
 
     @property
     def tokens(self) -> int:
-        """All tokens a block sees: identity tokens, then cells."""
-        return self.identity_tokens + self.cells
+        """All sites of a state: identity tokens, then cells or their candidates."""
+        return self.identity_tokens + self.cells * self.symbols
+
+    @property
+    def symbols(self) -> int:
+        """Sites of a cell: its candidates, or the cell itself."""
+        return 1 if self.sites is None else self.vocabulary - self.sites.first
+
+    def families(self) -> dict[str, NDArray[np.intp]]:
+        """Return the groups of sites that the task declares, by family, each (groups, members), -1 for none.
+
+        With candidates as sites, a group of cells becomes one for each symbol, and the candidates of a cell
+        are a family of their own.
+        """
+        if self.task is None:
+            raise UserError("groups come from a task; this model has none")
+        cells = task_named(self.task).groups()
+        if not cells:
+            raise UserError(f"the task {self.task} declares no groups (Task.groups)")
+        if self.sites is None:
+            return cells
+        symbols = np.arange(self.symbols)
+        own = np.arange(self.cells)[:, None] * self.symbols + symbols
+        copied = {
+            name: np.where(members < 0, -1, members * self.symbols)[:, None, :]
+            + np.where(members[:, None, :] < 0, 0, symbols[:, None])
+            for name, members in cells.items()
+        }
+        return {"cell": own, **{name: table.reshape(-1, table.shape[2]) for name, table in copied.items()}}
 
     @property
     def two_states(self) -> bool:

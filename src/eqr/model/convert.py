@@ -16,7 +16,6 @@ from torch import Tensor
 from eqr.errors import UserError
 from eqr.model.config import (
     FixedStart,
-    Mixer,
     Path,
     Positions,
     RandomStart,
@@ -24,6 +23,7 @@ from eqr.model.config import (
     SingleState,
     TwoLevel,
 )
+from eqr.model.mixers import AnyMixer, Attention, Tokens
 from eqr.model.originals import Original, read_checkpoint, read_settings
 from eqr.model.reasoner import Reasoner
 from eqr.model.saving import load_weights
@@ -102,7 +102,7 @@ def convert_config(settings: Mapping[str, Any], original: Original, grid: Grid |
     if table is not None and table.shape[1] != width:
         raise UserError(f"puzzle_emb_ndim = {table.shape[1]} must equal hidden_size = {width}")
     lead = 0 if table is None else int(read.get("puzzle_emb_len", 0)) or 1
-    mixer = Mixer.TOKENS if original.mixes_tokens else Mixer.ATTENTION
+    mixer = Tokens() if original.mixes_tokens else Attention()
     rows, columns = _shape(read, original, grid, lead)
     return ReasonerConfig(
         task=grid.task if grid else None,
@@ -142,13 +142,13 @@ def _dynamics(read: "_Settings", system: str) -> dict[str, Any]:
     }
 
 
-def _positions(read: "_Settings", mixer: Mixer) -> Positions:
+def _positions(read: "_Settings", mixer: AnyMixer) -> Positions:
     name = str(read.get("pos_encodings", "rope"))
     if name not in _POSITIONS:
         raise UserError(f"pos_encodings = {name!r} is not one of {', '.join(_POSITIONS)}")
     # the originals ignore rotary positions beside the token mixer, yet their Sudoku config names them
     rotary = name.startswith("rope")
-    return Positions.NONE if mixer is Mixer.TOKENS and rotary else _POSITIONS[name]
+    return Positions.NONE if isinstance(mixer, Tokens) and rotary else _POSITIONS[name]
 
 
 def _shape(read: "_Settings", original: Original, grid: Grid | None, lead: int) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from typing import TypeVar
 import torch
 
 from eqr.errors import UserError
-from eqr.model.config import Mixer, Path, ReasonerConfig
+from eqr.model.config import Path, ReasonerConfig
 from eqr.model.packed import packed
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Reading, State
@@ -37,7 +37,7 @@ CACHE_BYTES = 4 << 20
 WORTH_PACKING = 16
 """Applications of single rows that packing weights must serve to pay."""
 LEAST_OPERATIONS = 40e6
-"""Operations of an application's channel products that a piece must have to be worth a thread."""
+"""Operations of an application's larger half that a piece must have to be worth a thread."""
 
 
 @contextmanager
@@ -148,15 +148,14 @@ def rows_per_cut(config: ReasonerConfig, *, training: bool = False) -> int:
 
     Training takes twice as many: every piece also sums gradients as large as the weights.
     """
-    widest = config.tokens * 2 * config.hidden(config.width)
-    if config.mixer is Mixer.TOKENS:
-        widest = max(widest, config.width * 2 * config.hidden(config.tokens))
+    widest = max(config.tokens * 2 * config.hidden(config.width), config.mixer.widest(config))
     return max((2 if training else 1) * CACHE_BYTES // (4 * widest), 1)
 
 
 def least_rows(config: ReasonerConfig) -> int:
     """Return how many rows of this model are worth a thread of their own."""
-    by_row = 6 * config.blocks * config.tokens * config.width * config.hidden(config.width)
+    channels = 3 * config.tokens * config.width * config.hidden(config.width)
+    by_row = 2 * config.blocks * max(channels, config.mixer.multiply_adds(config))
     return math.ceil(LEAST_OPERATIONS / by_row)
 
 

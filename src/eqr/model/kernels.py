@@ -233,3 +233,107 @@ def uniform(keys, out, tokens, rows, width):
             first, row = base + np.uint64(t * width), targets[t * rows + r]
             for c in range(width):
                 row[c] = (F4(_scramble(first + np.uint64(c)) >> _DROP) + _HALF) * _UNIT
+
+
+@_compiled
+def pool(h, members, factors, out, groups, size, length):
+    """out[g] = factors[g] * sum of h[members[g]], rows of `length`; no factors at address 0; -1 is nobody."""
+    tables, targets = carray(_index_pointer_of(members), (groups, size)), _matrix(out, groups, length)
+    for g in range(groups):
+        target = targets[g]
+        target[:] = _ZERO
+        for m in range(size):
+            site = tables[g, m]
+            if site >= 0:
+                source = _matrix(h + 4 * length * site, 1, length)[0]
+                for j in range(length):
+                    target[j] += source[j]
+        if factors != 0:
+            factor = _matrix(factors, 1, groups)[0, g]
+            for j in range(length):
+                target[j] *= factor
+
+
+@_compiled
+def spread_and_normalise(h, messages, memberships, out, scales, sites, most, rows, width, epsilon):
+    """out[s] = R(h[s] + sum of messages[memberships[s]]) for each row; keep the factors."""
+    tables = carray(_index_pointer_of(memberships), (sites, most))
+    length = rows * width
+    sources, targets, factors = (
+        _matrix(h, sites, length),
+        _matrix(out, sites, length),
+        _matrix(scales, sites, rows),
+    )
+    for s in range(sites):
+        source, target = sources[s], targets[s]
+        for j in range(length):
+            target[j] = source[j]
+        for m in range(most):
+            group = tables[s, m]
+            if group >= 0:
+                message = _matrix(messages + 4 * length * group, 1, length)[0]
+                for j in range(length):
+                    target[j] += message[j]
+        for r in range(rows):
+            row = target[r * width : (r + 1) * width]
+            total = _ZERO
+            for j in range(width):
+                total += row[j] * row[j]
+            scale = _ONE / math.sqrt(total / F4(width) + epsilon)
+            factors[s, r] = scale
+            for j in range(width):
+                row[j] *= scale
+
+
+@_compiled
+def spread_scaled(h, messages, memberships, factors, sites, most, length):
+    """h[s] += sum of factors[g] * messages[g] over the memberships g of s, in place."""
+    tables = carray(_index_pointer_of(memberships), (sites, most))
+    targets = _matrix(h, sites, length)
+    for s in range(sites):
+        target = targets[s]
+        for m in range(most):
+            group = tables[s, m]
+            if group >= 0:
+                factor = _matrix(factors + 4 * group, 1, 1)[0, 0]
+                message = _matrix(messages + 4 * length * group, 1, length)[0]
+                for j in range(length):
+                    target[j] += factor * message[j]
+
+
+@_exact
+def gather(h, table, out, sites, arms, rows, width):
+    """out[s, r] = h[table[s, 0], r], h[table[s, 1], r], ... side by side; zeros for -1."""
+    tables, targets = (
+        carray(_index_pointer_of(table), (sites, arms)),
+        _matrix(out, sites * rows, arms * width),
+    )
+    for s in range(sites):
+        for a in range(arms):
+            site = tables[s, a]
+            for r in range(rows):
+                target = targets[s * rows + r, a * width : (a + 1) * width]
+                if site >= 0:
+                    source = _matrix(h + 4 * width * (site * rows + r), 1, width)[0]
+                    for j in range(width):
+                        target[j] = source[j]
+                else:
+                    target[:] = _ZERO
+
+
+@_exact
+def ungather(h, table, collected, sites, arms, rows, width):
+    """h[table[s, a], r] += collected[s, r, a]: the transpose of `gather`, in place."""
+    tables = carray(_index_pointer_of(table), (sites, arms))
+    sources, targets = _matrix(collected, sites * rows, arms * width), _matrix(h, sites * rows, width)
+    for s in range(sites):
+        for a in range(arms):
+            site = tables[s, a]
+            if site >= 0:
+                for r in range(rows):
+                    source, target = (
+                        sources[s * rows + r, a * width : (a + 1) * width],
+                        targets[site * rows + r],
+                    )
+                    for j in range(width):
+                        target[j] += source[j]

@@ -15,7 +15,7 @@ from eqr.model.counters import TRUNCATION, UNIT_SCALE
 from eqr.model.gated import gated_mlp
 from eqr.model.packed import product
 from eqr.model.passes import gate, normalise
-from eqr.model.positions import Rotation
+from eqr.model.positions import Rotation, rotation_tables
 
 
 def scaled_normal(*shape: int, std: float, generator: torch.Generator) -> Tensor:
@@ -82,22 +82,30 @@ class TokenMlp(nn.Module):
         return gated_mlp(h.flatten(1), self.up, self.down, dim=0).view_as(h)
 
 
-class Attention(nn.Module):
+class AttentionLayer(nn.Module):
     """h <- R(h + W_out attention(h)), bidirectional, all heads from one packed projection."""
 
     PER_TOKEN = ("qkv", "out")
 
+    cosines: Tensor | None
+    sines: Tensor | None
+
     def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
         super().__init__()
         self.heads = config.heads
+        tables = rotation_tables(config)
+        self.register_buffer("cosines", None if tables is None else tables[0], persistent=False)
+        self.register_buffer("sines", None if tables is None else tables[1], persistent=False)
+        self._parts = 2 if config.positions == "rotary-2d" else 1
         self.qkv = matrix(3 * config.width, config.width, generator)
         self.out = matrix(config.width, config.width, generator)
 
-    def forward(self, h: Tensor, rotation: Rotation | None) -> Tensor:
+    def forward(self, h: Tensor) -> Tensor:
         """Let every token look at every token of its row."""
         projected = product(h.flatten(0, 1), self.qkv)
         q, k, v = projected.view(*h.shape[:2], 3, self.heads, -1).unbind(2)
-        if rotation is not None:
+        if self.cosines is not None and self.sines is not None:
+            rotation = Rotation(self.cosines, self.sines, self._parts)
             q, k = rotation.turn(q), rotation.turn(k)
         # views only: (tokens, rows, heads, head) as (rows, heads, tokens, head)
         q, k, v = (part.permute(1, 2, 0, 3) for part in (q, k, v))

@@ -24,7 +24,7 @@ def normalise(h: Tensor, dim: int) -> Tensor:
 
 def gate(both: Tensor, dim: int) -> Tensor:
     """silu(g) * u for the two halves (gate first) of a projection."""
-    if _swept(both):
+    if swept(both):
         return _sweep_gate(both, dim)
     g, u = both.chunk(2, dim=dim)
     return F.silu(g) * u
@@ -32,7 +32,7 @@ def gate(both: Tensor, dim: int) -> Tensor:
 
 def gate_(both: Tensor, dim: int) -> Tensor:
     """The same; `both` may be overwritten."""
-    if _swept(both):
+    if swept(both):
         return _sweep_gate(both, dim)
     g, u = both.chunk(2, dim=dim)
     return F.silu(g, inplace=True).mul_(u)
@@ -41,7 +41,7 @@ def gate_(both: Tensor, dim: int) -> Tensor:
 def gate_gradient(both: Tensor, towards: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """Return the gradient of `both`, and silu(g) * u again; `towards` (of the latter) is overwritten."""
     to_both = torch.empty_like(both)
-    if _swept(both) and _swept(towards):
+    if swept(both) and swept(towards):
         from eqr.model import kernels
 
         rows, width = _halves(both, dim)
@@ -57,7 +57,7 @@ def gate_gradient(both: Tensor, towards: Tensor, dim: int) -> tuple[Tensor, Tens
 
 def add_and_normalise_(h: Tensor, plus: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """R(h + plus) along `dim`, in place of h, and the factors that `normalise_gradient` needs."""
-    if _swept(h):
+    if swept(h):
         from eqr.model import kernels
 
         scale = h.new_empty((h.shape[0], 1) if dim == 1 else (1, h.shape[1]))
@@ -71,7 +71,7 @@ def add_and_normalise_(h: Tensor, plus: Tensor, dim: int) -> tuple[Tensor, Tenso
 
 def normalise_gradient(towards: Tensor, out: Tensor, scale: Tensor, dim: int) -> Tensor:
     """Return the gradient of h, given that of y = R(h): with y = h r it is r (dy - y mean(y dy))."""
-    if _swept(out):
+    if swept(out):
         from eqr.model import kernels
 
         inner, towards = torch.empty_like(out), towards.contiguous()
@@ -84,7 +84,7 @@ def normalise_gradient(towards: Tensor, out: Tensor, scale: Tensor, dim: int) ->
 
 def add_chosen(h: Tensor, vectors: Tensor, chosen: Tensor, scale: float | Tensor) -> Tensor:
     """h + scale * vectors[chosen] for h (tokens, rows, width) and chosen (tokens, rows)."""
-    if isinstance(scale, float) and _swept(h) and _swept(vectors) and is_plain(chosen, torch.int64):
+    if isinstance(scale, float) and swept(h) and swept(vectors) and is_plain(chosen, torch.int64):
         from eqr.model import kernels
 
         out, width = torch.empty_like(h), h.shape[2]
@@ -103,24 +103,30 @@ def _scale(h: Tensor, dim: int) -> Tensor:
     return torch.rsqrt(norm.square() / h.shape[dim] + EPSILON)
 
 
-def is_plain(tensor: Tensor, dtype: torch.dtype) -> bool:
-    """Whether a tensor is nothing but contiguous numbers in memory, which a kernel may take by address."""
+def is_plain(tensor: Tensor, dtype: torch.dtype, *, graph: bool = False) -> bool:
+    """Whether a tensor is nothing but contiguous numbers in memory, which a kernel may take by address.
+
+    With `graph` it may take part in one, for whoever has a gradient of his own.
+    """
     return (
         not torch.compiler.is_compiling()
         and type(tensor) in (Tensor, torch.nn.Parameter)
         and tensor.dtype is dtype
         and tensor.is_cpu
         and tensor.is_contiguous()
-        and not (tensor.requires_grad and torch.is_grad_enabled())
+        and (graph or not (tensor.requires_grad and torch.is_grad_enabled()))
         and forward_ad._current_level < 0
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
         and torch._C._get_tracing_state() is None
     )
 
 
-def _swept(h: Tensor) -> bool:
+def swept(h: Tensor, *, graph: bool = False) -> bool:
+    """Whether the calling thread should sweep this tensor by a compiled kernel."""
     # a large batch that nobody cut is better left to PyTorch's threads
-    return is_plain(h, torch.float32) and (h.numel() <= LARGEST_SWEEP or torch.get_num_threads() == 1)
+    return is_plain(h, torch.float32, graph=graph) and (
+        h.numel() <= LARGEST_SWEEP or torch.get_num_threads() == 1
+    )
 
 
 def _halves(both: Tensor, dim: int) -> tuple[int, int]:

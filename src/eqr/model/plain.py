@@ -8,13 +8,15 @@ can be compared number by number.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from eqr.model.config import Mixer, Move, Path
+from eqr.model.config import Move, Path
 from eqr.model.positions import rotation_tables
-from eqr.model.reasoner import Reasoner
+from eqr.model.reasoner import IMPOSSIBLE, Reasoner
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,15 @@ class PlainReasoner:
 
     def read(self, state: PlainState) -> tuple[Tensor, Tensor]:
         """Return logits (rows, cells, vocabulary) and both halt scores (rows, 2)."""
-        logits = F.linear(state.answer, self._weights["answer_head"])[:, self.config.identity_tokens :]
+        config, states = self.config, state.answer
+        logits = F.linear(states, self._weights["answer_head"])[:, config.identity_tokens :]
+        if config.sites is not None:
+            nothing = torch.full(
+                (len(states), config.cells, config.sites.first), IMPOSSIBLE, dtype=states.dtype
+            )
+            logits = torch.cat((nothing, logits.view(len(states), config.cells, config.symbols)), dim=-1)
         head = self._weights["halt_head.weight"], self._weights["halt_head.bias"]
-        return logits, F.linear(state.answer[:, 0], *head)
+        return logits, F.linear(states.mean(dim=1) if config.mixer.reads_mean else states[:, 0], *head)
 
     def _move(self, move: Move, state: PlainState, x: Tensor, path: Path) -> PlainState:
         z, scratch = state.answer, state.scratch
@@ -67,17 +75,42 @@ class PlainReasoner:
         h = z if condition is None else z + condition
         for index in range(self.config.blocks):
             block = f"{stack}.blocks.{index}."
-            if self.config.mixer is Mixer.TOKENS:
-                turned = h.transpose(1, 2)
-                h = _norm(turned + self._mlp(turned, block + "tokens.")).transpose(1, 2)
-            else:
-                h = _norm(h + self._attention(h, block + "attention."))
+            h = self._mix(h, block + self.config.mixer.kind + ".")
             h = _norm(h + self._mlp(h, block + "channels."))
         if path.damping:
             h = z + (1.0 - path.damping) * (h - z)
         if path.noise:
             h = h + path.noise * torch.randn(z.shape, generator=self._noise, dtype=z.dtype)
         return h
+
+    def _mix(self, h: Tensor, name: str) -> Tensor:
+        match self.config.mixer.kind:
+            case "tokens":
+                turned = h.transpose(1, 2)
+                return _norm(turned + self._mlp(turned, name)).transpose(1, 2)
+            case "attention":
+                return _norm(h + self._attention(h, name))
+            case "neighbours":
+                return _norm(h + self._mlp(self._cross(h), name))
+            case "groups":
+                return _norm(
+                    h + sum(self._group(h, name, *family) for family in self.config.families().items())
+                )
+
+    def _cross(self, h: Tensor) -> Tensor:
+        rows, columns = self.config.rows, self.config.columns
+        framed = F.pad(h.view(len(h), rows, columns, -1), (0, 0, 1, 1, 1, 1))
+        arms = ((1, 1), (0, 1), (2, 1), (1, 0), (1, 2))
+        return torch.cat([framed[:, i : i + rows, j : j + columns] for i, j in arms], dim=-1).flatten(1, 2)
+
+    def _group(self, h: Tensor, name: str, family: str, members: NDArray[np.intp]) -> Tensor:
+        belongs = torch.zeros(len(members), h.shape[1], dtype=h.dtype)
+        for group, sites in enumerate(members):
+            belongs[group, sites[sites >= 0]] = 1.0
+        pooled = torch.einsum("gs,nsc->ngc", belongs, h) / belongs.sum(1).sqrt()[:, None]
+        g, u = F.linear(pooled, self._weights[f"{name}up.{family}"]).chunk(2, dim=-1)
+        said = F.linear(F.silu(g) * u, self._weights[f"{name}down.{family}"])
+        return torch.einsum("gs,ngc->nsc", belongs, said)
 
     def _mlp(self, h: Tensor, name: str) -> Tensor:
         g, u = F.linear(h, self._weights[name + "up"]).chunk(2, dim=-1)

@@ -21,6 +21,10 @@ HALT_BIAS = -5.0
 """A fresh model says "not done" with certainty, so that halting is learned and not stumbled into."""
 
 
+IMPOSSIBLE = -1e4
+"""Logit of tokens that are no candidates: no weight in any softmax, yet a number to calculate with."""
+
+
 class Reasoner(Saved):
     """A learned dynamical system z <- f(z; x) with two heads."""
 
@@ -32,9 +36,9 @@ class Reasoner(Saved):
         self._moves = config.recurrence.moves()
         generator = torch.Generator().manual_seed(seed)
         width = config.width
-        self.embedding = nn.Parameter(
-            scaled_normal(config.vocabulary, width, std=width**-0.5, generator=generator)
-        )
+        # a candidate is the symbol given in its cell, or another is, or the cell holds no symbol
+        kinds = config.vocabulary if config.sites is None else config.sites.first + 2
+        self.embedding = nn.Parameter(scaled_normal(kinds, width, std=width**-0.5, generator=generator))
         self.position = (
             nn.Parameter(scaled_normal(config.tokens, width, std=width**-0.5, generator=generator))
             if config.positions is Positions.LEARNED
@@ -43,7 +47,7 @@ class Reasoner(Saved):
         separate = isinstance(config.recurrence, TwoLevel) and config.recurrence.separate
         self.stack = Stack(config, generator)
         self.answer_stack = Stack(config, generator) if separate else None
-        self.answer_head = matrix(config.vocabulary, width, generator)
+        self.answer_head = matrix(config.vocabulary if config.sites is None else 1, width, generator)
         self.halt_head = nn.Linear(width, 2)
         nn.init.zeros_(self.halt_head.weight)
         nn.init.constant_(self.halt_head.bias, HALT_BIAS)
@@ -68,7 +72,7 @@ class Reasoner(Saved):
         config = self.config
         if puzzles.shape[1] != config.cells:
             raise UserError(f"this model reads {config.cells} cells, the puzzle has {puzzles.shape[1]}")
-        x = self.embedding[puzzles.t().long()]
+        x = self.embedding[self._kinds(puzzles.t().long())]
         if config.identity_tokens:
             lead = x.new_zeros(config.identity_tokens, x.shape[1], config.width)
             if vectors is not None:
@@ -77,6 +81,16 @@ class Reasoner(Saved):
         if self.position is not None:
             x = (x + self.position.unsqueeze(1)) * 0.5**0.5
         return torch.mul(x, config.width**0.5)
+
+    def _kinds(self, tokens: Tensor) -> Tensor:
+        """Return which embedding each site takes, (sites, rows), given the tokens (cells, rows)."""
+        if self.config.sites is None:
+            return tokens
+        first, symbols = self.config.sites.first, self.config.symbols
+        own = torch.arange(first, first + symbols, device=tokens.device).view(1, -1, 1)
+        held = tokens.unsqueeze(1)
+        given = torch.where(held == own, first, first + 1)
+        return torch.where(held < first, held, given).flatten(0, 1)
 
     def start(self, x: Tensor, keys: Tensor) -> State:
         """Return the initial state of each row; keys (rows,) int64 stand for (seed, puzzle, restart)."""
@@ -103,7 +117,8 @@ class Reasoner(Saved):
 
     def read(self, state: State, before: State) -> Reading:
         """Read both heads; the residual compares with the state a segment earlier."""
-        scores = nn.functional.linear(state.answer[0], self.halt_head.weight, self.halt_head.bias).float()
+        seen = state.answer.mean(dim=0) if self.config.mixer.reads_mean else state.answer[0]
+        scores = nn.functional.linear(seen, self.halt_head.weight, self.halt_head.bias).float()
         return Reading(
             logits=self.decode(state),
             halt=scores[:, 0],
@@ -113,8 +128,12 @@ class Reasoner(Saved):
 
     def decode(self, state: State) -> Tensor:
         """Return the logits (rows, cells, vocabulary) of the answer state."""
-        grid = state.answer[self.config.identity_tokens :]
-        return (grid @ self.answer_head.t()).transpose(0, 1)
+        config = self.config
+        logits = state.answer[config.identity_tokens :] @ self.answer_head.t()
+        if config.sites is None:
+            return logits.transpose(0, 1)
+        scores = logits.view(config.cells, config.symbols, -1).permute(2, 0, 1)
+        return nn.functional.pad(scores, (config.sites.first, 0), value=IMPOSSIBLE)
 
     def parameter_count(self) -> int:
         """Number of trained parameters, without buffers and the sparse identity table."""

@@ -11,7 +11,6 @@ from eqr.errors import UserError, nearest
 from eqr.model.config import (
     Feedforward,
     FixedStart,
-    Mixer,
     Path,
     Positions,
     RandomStart,
@@ -19,13 +18,14 @@ from eqr.model.config import (
     SingleState,
     TwoLevel,
 )
+from eqr.model.mixers import Attention
 from eqr.tasks.base import Task
 
 EQR_PATH = Path(damping=0.05, noise=0.01)
 """The paper's lambda and beta."""
 
 ATTENTION_WITH_IDENTITY = {
-    "mixer": Mixer.ATTENTION,
+    "mixer": Attention(),
     "positions": Positions.ROTARY,
     "identity_tokens": 1,
     "identities": 1,

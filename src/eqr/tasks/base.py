@@ -153,6 +153,14 @@ class Task(ABC):
         """Map each grid to one representative of its cheap symmetries, for duplicate and leak checks."""
         return grids
 
+    def groups(self) -> dict[str, NDArray[np.intp]]:
+        """Return which cells constrain each other, by family, for models that are to be told.
+
+        A family is (groups, members) cell numbers, -1 filling up smaller groups; a cell may be in any number
+        of them. Groups that play the same part, such as rows and columns, belong in one family.
+        """
+        return {}
+
     def clues(self, puzzles: Tokens) -> NDArray[np.int64]:
         """Count what is given in each puzzle (count, cells); only where `clues_name` is set."""
         raise NotImplementedError(f"{self.name} has no clue count")

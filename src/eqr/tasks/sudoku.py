@@ -162,6 +162,10 @@ class Sudoku(Task):
         """Undo all symmetries for nearly every puzzle; always undo digit names and transposition."""
         return sudoku_symmetry.canonical(self.require_tokens(grids), self.box_rows, self.box_columns)
 
+    def groups(self) -> dict[str, NDArray[np.intp]]:
+        """Rows and columns are lines; boxes are boxes."""
+        return {"line": self.members[: 2 * self.size], "box": self.members[2 * self.size :]}
+
     def clues(self, puzzles: Tokens) -> NDArray[np.int64]:
         """Count the givens of each puzzle."""
         return np.asarray((puzzles > BLANK).sum(axis=-1), np.int64)

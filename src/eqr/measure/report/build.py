@@ -153,8 +153,9 @@ def _facts(source: Source, traces: Traces) -> list[Fact]:
         Fact(
             "Model",
             f"{config.recurrence.kind}, width {config.width}, {config.blocks} block"
-            f"{'s' if config.blocks > 1 else ''} mixing {config.mixer}, {config.applications} applications "
-            f"per segment, {config.start.kind} start, damping {path.damping:g}, path noise {path.noise:g}",
+            f"{'s' if config.blocks > 1 else ''} mixing {config.mixer.kind}, {config.applications} "
+            f"applications per segment, {config.start.kind} start, damping {path.damping:g}, "
+            f"path noise {path.noise:g}",
         ),
         Fact("Parameters", f"{source.reasoner.parameter_count():,}"),
     ]

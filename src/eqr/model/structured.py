@@ -1,0 +1,45 @@
+"""Layers that are told the structure of the puzzle: R(h + D(MLP(C(h)))).
+
+C collects, for each place where an MLP acts, the sites it hears of; D delivers what it says. Both are linear
+and given by tables (`eqr.model.exchange`), so that neither ever depends on the number of weights and a model
+runs on any grid that has the tables.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from eqr.model.config import ReasonerConfig
+from eqr.model.exchange import Cross, Factors, exchange
+from eqr.model.layers import matrix
+
+
+class NeighbourMlp(nn.Module):
+    """h <- R(h + W_down(silu(g) * u)), gate and value seeing a cell and its four neighbours."""
+
+    def __init__(self, config: ReasonerConfig, hidden: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.up = matrix(2 * hidden, Cross.ARMS * config.width, generator)
+        self.down = matrix(config.width, hidden, generator)
+        self.cross = Cross(config.rows, config.columns)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Mix cells with their neighbours."""
+        return exchange(h, self.cross, [self.up], [self.down])
+
+
+class GroupMlp(nn.Module):
+    """h <- R(h + sum over the groups of a site of what each group's gated MLP says)."""
+
+    def __init__(self, config: ReasonerConfig, hidden: int, generator: torch.Generator) -> None:
+        super().__init__()
+        families = config.families()
+        self.factors = Factors(tuple(families.values()), config.tokens)
+        self.up = nn.ParameterDict({name: matrix(2 * hidden, config.width, generator) for name in families})
+        # each site hears several groups, so each speaks more softly
+        self.down = nn.ParameterDict(
+            {name: nn.Parameter(0.5 * matrix(config.width, hidden, generator).data) for name in families}
+        )
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Let the members of every group exchange what they hold."""
+        return exchange(h, self.factors, list(self.up.values()), list(self.down.values()))
