@@ -25,7 +25,7 @@ def traces() -> Traces:
 def by_engine(budget: Budget) -> Candidates:
     """Run a budget for itself."""
     engine = Engine(MODEL, budget, slots=7)
-    gather = Gather(budget, cells=PUZZLES.cells, window=engine.dynamics.window, size=len(PUZZLES))
+    gather = Gather(budget, cells=PUZZLES.cells, size=len(PUZZLES))
     queue = (Puzzle(number, np.array(grid)) for number, grid in enumerate(PUZZLES.inputs))
     blocks = [block for finished in engine.run(queue) for block in gather.add(finished)]
     return blocks[0].candidates[:, :, -1]

@@ -21,7 +21,7 @@ def queue(count: int = 24):
 
 
 def gathered(engine: Engine, count: int = 24, noted: tuple[int, ...] = ()) -> Candidates:
-    gather = Gather(engine.budget, cells=16, window=engine.dynamics.window, noted=noted, size=count)
+    gather = Gather(engine.budget, cells=16, noted=noted, size=count)
     blocks = [block for finished in engine.run(queue(count)) for block in gather.add(finished)]
     assert len(blocks) == 1
     return blocks[0].candidates
@@ -96,8 +96,10 @@ def test_puzzles_enter_in_order_and_are_drawn_only_when_there_is_room():
     engine = Engine(Settling(PUZZLES), Budget(depth=6), slots=4)
     run = engine.run(watched())
     next(run)
+    assert drawn == [0, 1, 2, 3]
+    next(run)
     assert drawn == [0, 1, 2, 3, 4, 5, 6, 7]
-    assert [index for finished in run for index in finished.puzzles.tolist()] == list(range(4, 24))
+    assert [index for finished in run for index in finished.puzzles.tolist()] == list(range(8, 24))
 
 
 @pytest.mark.parametrize("halting", [None, HaltHead()])
@@ -139,6 +141,14 @@ def test_slots_stay_full_until_the_queue_drains_and_then_shrink():
     assert engine.usage.utilisation == 1.0
     whole = rolled(Settling(PUZZLES), budget)
     assert engine.usage.segments == whole.nfe.sum()
+
+
+def test_a_run_that_is_given_up_leaves_nothing_to_the_next():
+    engine = Engine(Settling(PUZZLES), Budget(depth=6), slots=4)
+    run = engine.run(queue())
+    next(run)
+    run.close()
+    assert sum(len(finished.puzzles) for finished in engine.run(queue(5))) == 5
 
 
 def test_an_empty_queue_gives_nothing():

@@ -68,7 +68,8 @@ def solve(
     solver = _solver(model, task, identity, budget, halt, select, device)
     color = sys.stdout.isatty() and not as_json
     failed = False
-    for answer in solver.solve_many(_given(puzzles or [], file, solver.task)):
+    given = _given(puzzles or [], file, solver.task)
+    for answer in solver.solve_many(given, live="-" in (puzzles or [])):
         failed = failed or isinstance(answer, Refused) or not answer.valid
         if as_json:
             print(json.dumps(_plain(solver, answer, trace)), flush=True)

@@ -26,9 +26,10 @@ from eqr.model.state import Reading
 from eqr.progress import Progress, progress
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import Candidates
-from eqr.solve.engine import Engine, Puzzle, Usage
+from eqr.solve.engine import Engine, Usage
 from eqr.solve.gather import Gather
 from eqr.solve.halting import SETTLED, AllOf, FixedDepth, HaltingRule, fingerprint
+from eqr.solve.line import Puzzle
 from eqr.solve.rollout import rollout
 from eqr.solve.selection import First, FirstToHalt, MajorityVote, SelectionRule
 from eqr.tasks import task_named
@@ -197,7 +198,7 @@ def savings(
 
 def _run(reasoner: Reasoner, puzzles: PuzzleSet, budget: Budget, slots: int) -> Candidates:
     engine = Engine(reasoner, budget, slots=slots)
-    gather = Gather(budget, cells=puzzles.cells, window=engine.dynamics.window, size=len(puzzles))
+    gather = Gather(budget, cells=puzzles.cells, size=len(puzzles))
     rows = zip(puzzles.inputs, puzzles.identities.tolist(), strict=True)
     queue = (Puzzle(index, np.array(grid), identity) for index, (grid, identity) in enumerate(rows))
     (block,) = (block for finished in engine.run(queue) for block in gather.add(finished))

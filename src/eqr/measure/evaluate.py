@@ -25,8 +25,9 @@ from eqr.model.reasoner import Reasoner
 from eqr.progress import progress
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import WINDOW, Candidates
-from eqr.solve.engine import SLOTS, Engine, Puzzle
+from eqr.solve.engine import SLOTS, Engine
 from eqr.solve.gather import Gather
+from eqr.solve.line import Puzzle
 from eqr.solve.loading import require_fit
 from eqr.solve.selection import SelectionRule
 from eqr.tasks import task_named

@@ -2,7 +2,8 @@
 
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import Candidates, Status
-from eqr.solve.engine import Engine, Finished, Puzzle
+from eqr.solve.cohort import Finished, Glimpse
+from eqr.solve.engine import Engine
 from eqr.solve.halting import (
     AllOf,
     AnswerStable,
@@ -13,6 +14,7 @@ from eqr.solve.halting import (
     ResidualBelow,
     parse_halting,
 )
+from eqr.solve.line import Puzzle
 from eqr.solve.loading import load_reasoner, model_folder
 from eqr.solve.rollout import rollout
 from eqr.solve.selection import (
@@ -25,7 +27,8 @@ from eqr.solve.selection import (
     VerifiedFirst,
     parse_selection,
 )
-from eqr.solve.solver import Answer, Refused, Solver
+from eqr.solve.session import Answer, Refused, Session
+from eqr.solve.solver import Solver
 
 __all__ = [
     "AllOf",
@@ -39,6 +42,7 @@ __all__ = [
     "First",
     "FirstToHalt",
     "FixedDepth",
+    "Glimpse",
     "HaltHead",
     "HaltingRule",
     "HighestHalt",
@@ -48,6 +52,7 @@ __all__ = [
     "Refused",
     "ResidualBelow",
     "SelectionRule",
+    "Session",
     "Solver",
     "Status",
     "VerifiedFirst",

@@ -1,80 +1,71 @@
-"""The engine: the rollout's rules with slots and a queue, so that the batch stays full while rows halt.
+"""The engine: the rollout's rules with slots and a line before them, so that the batch stays full.
 
-A ticket asks for some starts of one puzzle: one start, or in a race a gang that runs abreast. A row that
-ends leaves at once and the next ticket takes its slot; when the queue is empty the batch shrinks. Whatever
-the depth, the breadth and the number of puzzles, memory is that of the slots. Puzzles come from any iterator
-and candidates go out as they finish.
+A row that ends leaves at once and the next start in line takes its slot; when nobody waits the batch
+shrinks. Whatever the depth, the breadth and the number of puzzles, memory is that of the slots. What a row
+does depends on its puzzle, its budget and its number alone, whatever runs beside it.
+
+There is one loop, a turn at a time: cancelled rows leave, waiting starts take the free slots, every row
+advances by a segment, and what there is to report is returned. Who drives it?
+
+Offline, `run` draws puzzles from an iterable as slots fall free, and ends when all are done:
+
+    for finished in Engine(reasoner, Budget(depth=64)).run(Puzzle(i, grid) for i, grid in enumerate(grids)):
+        ...  # finished.puzzles, finished.restarts, finished.candidates: some rows that ended
+
+A server lets one thread `serve`, and adds to it from any other:
+
+    engine = Engine(reasoner, Budget(depth=64), slots=64)
+
+    def work():                                  # in a thread of its own
+        for event in engine.serve():             # sleeps while there is nothing to do
+            ...  # `Finished` rows, and a `Glimpse` per watched row and segment
+
+    engine.add(Puzzle(7, tokens, budget=Budget(depth=32, breadth=4, seed=1), watch=True))
+    engine.cancel(7)                             # its rows leave before the next segment, unreported
+    engine.close()                               # `serve` ends once all that was added is done
+
+Puzzles may bring budgets of their own: rows that iterate alike share a batch, all share the slots. Nothing
+waits for a puzzle while rows are live. `Session` (`eqr.solve.session`) is the same one floor higher: it
+reads puzzles and gives answers.
 """
 
-import time
-from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from eqr.errors import UserError
-from eqr.model.counters import row_key
-from eqr.model.cut import one_thread
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
-from eqr.solve.candidates import WINDOW, Candidates, Status
-from eqr.solve.rollout import Advanced, Dynamics, Rows
-from eqr.tasks.base import Tokens
+from eqr.solve.candidates import WINDOW, Status
+from eqr.solve.cohort import Cohort, Finished, Glimpse
+from eqr.solve.line import Line, Puzzle, Ticket
+from eqr.solve.rollout import Dynamics
 
 SLOTS = 64
 
 
-@dataclass(frozen=True)
-class Puzzle:
-    """A puzzle in the queue; `index` is its owner's number for it."""
-
-    index: int
-    tokens: Tokens
-    identity: int = 0
-
-
-@dataclass(frozen=True)
-class Ticket:
-    """Starts `first` to `first + count - 1` of a puzzle, which enter together."""
-
-    puzzle: Puzzle
-    first: int
-    count: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Finished:
-    """Some rows that ended, or (`passing`) that reached one of the noted depths and go on."""
-
-    puzzles: NDArray[np.int64]
-    """Index of each row's puzzle."""
-    restarts: NDArray[np.int64]
-    candidates: Candidates
-    passing: bool = False
-
-
 @dataclass
 class Usage:
-    """What a run has done so far."""
+    """What an engine has done so far."""
 
     segments: int = 0
     """Row-segments advanced, probes not included."""
     full: int = 0
-    """Row-segments advanced while tickets were waiting."""
+    """Row-segments advanced while starts were waiting."""
     offered: int = 0
-    """Slots times turns while tickets were waiting."""
+    """Slots times turns while starts were waiting."""
 
     @property
     def utilisation(self) -> float:
-        """Share of the slots at work until the queue drained."""
+        """Share of the slots at work until nobody waited any more."""
         return self.full / self.offered if self.offered else 1.0
 
 
 class Engine:
-    """Advances puzzles through a fixed number of slots; one `run` at a time."""
+    """Advances puzzles through a fixed number of slots."""
 
     def __init__(
         self,
@@ -85,182 +76,122 @@ class Engine:
         noted: Iterable[int] = (),
         window: int = WINDOW,
     ) -> None:
-        """Use `slots` rows at once; also yield candidates as they pass the `noted` depths."""
+        """Use `slots` rows at once; also report candidates as they pass the `noted` depths."""
         self.budget = budget or Budget()
         if slots < 1:
             raise UserError(f"slots = {slots}: the engine needs at least 1")
         gang = self.budget.gang
         self.slots = max(slots // gang, 1) * gang
-        self.dynamics = Dynamics(reasoner, self.budget, window=window)
         self.usage = Usage()
-        self._noted = sorted({depth for depth in noted if depth < self.budget.depth})
+        self._reasoner, self._window = reasoner, window
+        self._noted = np.array(sorted(set(noted)), np.int64)
+        self._line = Line(self.budget)
+        self._cohorts: dict[Budget, Cohort] = {}
+        self._live = 0
+        self._more = False
+        """Whether `run` has not seen the end of its puzzles."""
 
-    @torch.inference_mode()
+    @property
+    def live(self) -> int:
+        """Rows in the slots."""
+        return self._live
+
+    @property
+    def waiting(self) -> int:
+        """Starts that wait for a slot."""
+        return self._line.starts
+
+    @property
+    def full(self) -> bool:
+        """Whether those who wait can fill every slot."""
+        return self.waiting >= self.slots - self.live
+
+    def add(self, puzzle: Puzzle) -> None:
+        """Let a puzzle wait for slots; from any thread."""
+        self._line.add(puzzle)
+
+    def cancel(self, index: int) -> None:
+        """Take a puzzle back; from any thread. From the next turn on nothing is reported of it."""
+        self._line.cancel(index)
+
+    def close(self) -> None:
+        """Take no more puzzles; from any thread."""
+        self._line.close()
+
+    def serve(self) -> Iterator[Finished | Glimpse]:
+        """Take turn after turn, sleeping while there is nothing to do, until closed and done."""
+        while self.live or self._line.wait():
+            yield from self.turn()
+
     def run(self, puzzles: Iterable[Puzzle]) -> Iterator[Finished]:
         """Yield candidates, a batch at a time, in the order in which they finish."""
         self.usage = Usage()
-        queue = _Queue(puzzles, self.budget)
-        seats = _Seats()
-        rows = self._admit(queue, seats, self.slots)
-        while rows is not None:
-            self._count(len(rows), waiting=queue.waiting)
-            step = self.dynamics.advance(rows)
-            halted, done = step.halted.cpu().numpy(), step.done.cpu().numpy()
-            if self.budget.race:
-                done = done | np.isin(seats.puzzles, seats.puzzles[halted])
-            yield from self._passing(step, seats, done)
-            rows = step.rows
-            if done.any():
-                leaving = np.flatnonzero(done)
-                finished = self._finished(step, seats, leaving)
-                queue.settle(finished)
-                rows = self._refill(queue, seats, rows, leaving)
-                yield finished
+        self._more = True
+        try:
+            for puzzle in puzzles:
+                self.add(puzzle)
+                while self.full:
+                    yield from self._finished()
+            self._more = False
+            while self.live or self.waiting:
+                yield from self._finished()
+        finally:  # a run that is given up must not haunt the next one
+            self._cohorts.clear()
+            self._line, self._live, self._more = Line(self.budget), 0, False
 
-    def _count(self, rows: int, *, waiting: bool) -> None:
-        self.usage.segments += rows
-        if waiting:
-            self.usage.full += rows
+    def _finished(self) -> Iterator[Finished]:
+        return (event for event in self.turn() if isinstance(event, Finished))
+
+    @torch.inference_mode()
+    def turn(self) -> list[Finished | Glimpse]:
+        """Let the cancelled leave and the waiting enter, advance every row, and report."""
+        self._leave()
+        self._admit()
+        self._count()
+        events: list[Finished | Glimpse] = []
+        for cohort in self._cohorts.values():
+            finished, glimpses = cohort.advance()
+            events += glimpses
+            for report in finished:
+                events.append(report)
+                if not report.passing:
+                    won = report.puzzles[report.candidates.status == Status.HALTED]
+                    self._line.settle(won.tolist(), report.puzzles.tolist())
+        self._live = self._seated()
+        return events
+
+    def _leave(self) -> None:
+        gone = self._line.leaving()
+        if gone:
+            for cohort in self._cohorts.values():
+                cohort.drop(np.array(list(gone), np.int64))
+            self._live = self._seated()
+
+    def _admit(self) -> None:
+        """Give the free slots to those who wait; a cohort that nobody is in any more goes."""
+        drawn: dict[Budget, list[Ticket]] = {rules: [] for rules in self._cohorts}
+        for ticket in self._line.draw(self.slots - self._live, idle=not self._live):
+            drawn.setdefault(_iterates(ticket.budget), []).append(ticket)
+        for rules, tickets in drawn.items():
+            if rules not in self._cohorts:
+                dynamics = Dynamics(self._reasoner, rules, window=self._window)
+                self._cohorts[rules] = Cohort(dynamics, self._noted)
+            self._cohorts[rules].admit(tickets)
+            if not len(self._cohorts[rules]):
+                del self._cohorts[rules]
+        self._live = self._seated()
+
+    def _seated(self) -> int:
+        return sum(len(cohort) for cohort in self._cohorts.values())
+
+    def _count(self) -> None:
+        self.usage.segments += self._live
+        if self._more or self.waiting:
+            self.usage.full += self._live
             self.usage.offered += self.slots
 
-    def _passing(self, step: Advanced, seats: "_Seats", done: NDArray[np.bool_]) -> Iterator[Finished]:
-        if not self._noted:
-            return
-        passing = np.flatnonzero(np.isin(step.rows.depths.cpu().numpy(), self._noted) & ~done)
-        if len(passing):
-            yield seats.finished(passing, self._candidates(step, seats, passing), passing=True)
 
-    def _finished(self, step: Advanced, seats: "_Seats", leaving: NDArray[np.intp]) -> Finished:
-        candidates = self._candidates(step, seats, leaving)
-        early = (candidates.status == Status.RAN_OUT) & (candidates.depth < self.budget.depth)
-        candidates.status[early] = Status.CANCELLED
-        return seats.finished(leaving, candidates)
-
-    def _candidates(self, step: Advanced, seats: "_Seats", chosen: NDArray[np.intp]) -> Candidates:
-        index = torch.as_tensor(chosen, device=self.dynamics.device)
-        with one_thread():
-            return self.dynamics.candidates(step, index, seats.began[chosen])
-
-    def _refill(self, queue: "_Queue", seats: "_Seats", rows: Rows, leaving: NDArray[np.intp]) -> Rows | None:
-        """Give the freed slots (and any idle ones) to waiting tickets; without tickets, shrink."""
-        fresh_seats = _Seats()
-        # the queue's owner may take its time, or use threads of its own: nothing is held while it is asked
-        fresh = self._admit(queue, fresh_seats, self.slots - len(rows) + len(leaving))
-        with one_thread():
-            return self._seat(seats, rows, leaving, fresh, fresh_seats)
-
-    def _seat(
-        self,
-        seats: "_Seats",
-        rows: Rows,
-        leaving: NDArray[np.intp],
-        fresh: Rows | None,
-        fresh_seats: "_Seats",
-    ) -> Rows | None:
-        if fresh is not None and len(fresh) == len(leaving):
-            rows.put(torch.as_tensor(leaving, device=self.dynamics.device), fresh)
-            seats.put(leaving, fresh_seats)
-            return rows
-        staying = np.delete(np.arange(len(rows)), leaving)
-        seats.keep(staying)
-        seats.join(fresh_seats)
-        kept = rows.take(torch.as_tensor(staying, device=self.dynamics.device)) if len(staying) else None
-        if kept is None or fresh is None:
-            return kept or fresh
-        return Rows.joined([kept, fresh])
-
-    def _admit(self, queue: "_Queue", seats: "_Seats", free: int) -> Rows | None:
-        """Begin as many tickets as fit into the free slots, seating their rows in order."""
-        tickets = list(queue.draw(free))
-        if not tickets:
-            return None
-        owners = [(t.puzzle, restart) for t in tickets for restart in range(t.first, t.first + t.count)]
-        seats.puzzles = np.array([puzzle.index for puzzle, _ in owners], np.int64)
-        seats.restarts = np.array([restart for _, restart in owners], np.int64)
-        seats.began = np.full(len(owners), time.perf_counter())
-        seed = self.budget.seed
-        return self.dynamics.begin(
-            np.stack([puzzle.tokens for puzzle, _ in owners]),
-            [row_key(seed, puzzle.tokens.tobytes(), restart) for puzzle, restart in owners],
-            np.array([puzzle.identity for puzzle, _ in owners], np.int32),
-        )
-
-
-class _Seats:
-    """Who sits in each row."""
-
-    def __init__(self) -> None:
-        self.puzzles = np.zeros(0, np.int64)
-        self.restarts = np.zeros(0, np.int64)
-        self.began = np.zeros(0)
-
-    def put(self, rows: NDArray[np.intp], other: "_Seats") -> None:
-        self.puzzles[rows], self.restarts[rows] = other.puzzles, other.restarts
-        self.began[rows] = other.began
-
-    def keep(self, rows: NDArray[np.intp]) -> None:
-        self.puzzles, self.restarts, self.began = self.puzzles[rows], self.restarts[rows], self.began[rows]
-
-    def join(self, other: "_Seats") -> None:
-        self.puzzles = np.concatenate((self.puzzles, other.puzzles))
-        self.restarts = np.concatenate((self.restarts, other.restarts))
-        self.began = np.concatenate((self.began, other.began))
-
-    def finished(self, rows: NDArray[np.intp], candidates: Candidates, *, passing: bool = False) -> Finished:
-        return Finished(
-            puzzles=self.puzzles[rows], restarts=self.restarts[rows], candidates=candidates, passing=passing
-        )
-
-
-class _Queue:
-    """Tickets in order of puzzles; in a race, a puzzle's next gang comes first once the last has run out."""
-
-    def __init__(self, puzzles: Iterable[Puzzle], budget: Budget) -> None:
-        self._puzzles, self._budget = iter(puzzles), budget
-        self._next: deque[Ticket] = deque()
-        self._racing: dict[int, tuple[Puzzle, int]] = {}
-        """Of each race under way, the puzzle and its first start that has not begun."""
-        self._dry = False
-
-    @property
-    def waiting(self) -> bool:
-        """Whether there may be tickets left."""
-        return bool(self._next) or not self._dry
-
-    def draw(self, free: int) -> Iterator[Ticket]:
-        """Give out tickets as long as they fit."""
-        while free > 0:
-            if not self._next and not self._fetch():
-                return
-            if self._next[0].count > free:
-                return
-            ticket = self._next.popleft()
-            free -= ticket.count
-            yield ticket
-
-    def settle(self, finished: Finished) -> None:
-        """End the races that were won; let the next starts of those that ran out begin."""
-        if not self._racing:
-            return
-        won = set(finished.puzzles[finished.candidates.status == Status.HALTED].tolist())
-        for index in dict.fromkeys(finished.puzzles.tolist()):
-            race = self._racing.pop(index, None)
-            if race is not None and index not in won:
-                self._gang(*race)
-
-    def _fetch(self) -> bool:
-        puzzle = None if self._dry else next(self._puzzles, None)
-        if puzzle is None:
-            self._dry = True
-            return False
-        if self._budget.race:
-            self._gang(puzzle, 0)
-        else:
-            self._next.extend(Ticket(puzzle, restart, 1) for restart in range(self._budget.breadth))
-        return True
-
-    def _gang(self, puzzle: Puzzle, first: int) -> None:
-        count = min(self._budget.gang, self._budget.breadth - first)
-        self._next.append(Ticket(puzzle, first, count))
-        if first + count < self._budget.breadth:
-            self._racing[puzzle.index] = (puzzle, first + count)
+@lru_cache(maxsize=256)
+def _iterates(budget: Budget) -> Budget:
+    """Return what decides how a row moves and ends, so that rows of equal budgets can share a batch."""
+    return budget.replace(breadth=1, race=False, abreast=1, seed=0)

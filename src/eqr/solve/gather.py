@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqr.solve.budget import Budget
-from eqr.solve.candidates import Candidates, Status
-from eqr.solve.engine import Finished
+from eqr.solve.candidates import WINDOW, Candidates, Status
+from eqr.solve.cohort import Finished
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class Gather:
         budget: Budget,
         *,
         cells: int,
-        window: int,
+        window: int = WINDOW,
         noted: Iterable[int] = (),
         size: int = 1,
         total: int | None = None,
     ) -> None:
         """Open blocks of `size` puzzles; given the `total` number of puzzles, the last block is shorter."""
         self.depths = sorted({*(depth for depth in noted if depth < budget.depth), budget.depth})
-        self._budget, self._cells, self._window = budget, cells, window
+        self._budget, self._cells, self._window = budget, cells, min(window, budget.depth)
         self._size, self._total = size, total
         self._open: dict[int, Candidates] = {}
         self._left: dict[int, int] = {}

@@ -6,9 +6,9 @@
 A puzzle that cannot be read or contradicts itself is refused in words; the others are still answered.
 """
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -17,56 +17,19 @@ import torch
 from eqr.errors import UserError
 from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
+from eqr.solve.arriving import arriving
 from eqr.solve.budget import Budget
-from eqr.solve.candidates import Status
-from eqr.solve.engine import SLOTS, Engine, Puzzle
-from eqr.solve.gather import Block, Gather
+from eqr.solve.engine import SLOTS
 from eqr.solve.halting import SETTLED
-from eqr.solve.loading import load_reasoner, require_fit
+from eqr.solve.loading import load_reasoner
 from eqr.solve.rollout import Dynamics, unroll
-from eqr.solve.selection import SelectionRule, VerifiedFirst, verifier
+from eqr.solve.selection import SelectionRule, VerifiedFirst
+from eqr.solve.session import Answer, Refused, Session, read_puzzle
 from eqr.tasks import task_named
 from eqr.tasks.base import Task, Tokens
 
 SOLVE_BUDGET = Budget(depth=64, halting=SETTLED)
 """What a single puzzle gets unless asked otherwise: deep, but only as deep as it needs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What the model says about one puzzle."""
-
-    index: int
-    """Number of the puzzle among those given, from 0."""
-    puzzle: Tokens
-    grid: Tokens
-    """The chosen start's answer."""
-    valid: bool
-    """Whether the task's `check` accepts it."""
-    reason: str
-    """Why not, if not."""
-    start: int
-    """Which start was chosen."""
-    depth: int
-    """Segments the chosen start ran."""
-    nfe: int
-    """Segments all starts ran, probes included."""
-    halted: bool
-    """Whether the halting rule stopped it; otherwise it ran out of depth."""
-    residual: float
-    """Change of the latents in its last segment, root mean square per coordinate."""
-    halt: float
-    """Its halt score, a logit."""
-    seconds: float
-    """From entering the engine to the answer."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Refused:
-    """A puzzle that was not tried, and why."""
-
-    index: int
-    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,12 +65,20 @@ class Solver:
         """
         self.reasoner = model if isinstance(model, Reasoner) else load_reasoner(model)
         self.task = task or _task_of(self.reasoner)
-        require_fit(self.reasoner, self.task)
-        last = max(self.reasoner.config.identities - 1, 0)
-        if not 0 <= identity <= last:
-            raise UserError(f"identity {identity}: those of this model go from 0 (none) to {last}")
         self.budget, self.slots, self.identity = budget, slots, identity
         self.select = select or VerifiedFirst()
+        self.session()  # says what does not fit
+
+    def session(self) -> Session:
+        """Return a session of this model, budget and selection, for whoever hands in puzzles one by one."""
+        return Session(
+            self.reasoner,
+            self.task,
+            self.budget,
+            select=self.select,
+            slots=self.slots,
+            identity=self.identity,
+        )
 
     def solve(self, puzzle: str | Tokens) -> Answer:
         """Solve one puzzle; a puzzle that is refused raises `UserError`."""
@@ -117,10 +88,14 @@ class Solver:
         return answer
 
     def solve_many(
-        self, puzzles: Iterable[str | Tokens], *, in_order: bool = True
+        self, puzzles: Iterable[str | Tokens], *, in_order: bool = True, live: bool = False
     ) -> Iterator[Answer | Refused]:
-        """Solve a stream of puzzles; answers come in their order or, without `in_order`, as they finish."""
-        answers = self._as_finished(puzzles)
+        """Solve a stream of puzzles; answers come in their order or, without `in_order`, as they finish.
+
+        Puzzles that are `live` come as they please, from a pipe or a socket: they are awaited on a thread of
+        their own, so that no answer waits for the next puzzle.
+        """
+        answers = self._as_finished(puzzles, live)
         return _sorted(answers) if in_order else answers
 
     def trace(self, puzzle: str | Tokens, *, start: int = 0) -> Iterator[Frame]:
@@ -147,62 +122,28 @@ class Solver:
 
     def read(self, puzzle: str | Tokens) -> Tokens:
         """Return a puzzle's tokens; `UserError` says what is wrong with it."""
-        given = self.task.parse(puzzle) if isinstance(puzzle, str) else np.asarray(puzzle)
-        if given.ndim != 1 or given.dtype.kind not in "ui":
-            raise UserError(
-                f"one puzzle is a vector of {self.task.cells} tokens, "
-                f"not an array of {given.dtype} of shape {given.shape}"
-            )
-        tokens: Tokens = self.task.require_tokens(given).astype(np.uint8)
-        if (tokens != given).any():
-            raise UserError(f"{self.task.name} has no token {given.min()}; they count from 0")
-        verdict = self.task.check_puzzle(tokens)
-        if not verdict:
-            raise UserError(f"no answer can exist: {verdict.reason}")
-        return tokens
+        return read_puzzle(self.task, puzzle)
 
-    def _as_finished(self, puzzles: Iterable[str | Tokens]) -> Iterator[Answer | Refused]:
-        engine = Engine(self.reasoner, self.budget, slots=self.slots)
-        gather = Gather(self.budget, cells=self.task.cells, window=engine.dynamics.window)
-        refused: list[Refused] = []
-        under_way: dict[int, tuple[Tokens, float]] = {}
-
-        def readable() -> Iterator[Puzzle]:
-            for index, puzzle in enumerate(puzzles):
+    def _as_finished(self, puzzles: Iterable[str | Tokens], live: bool) -> Iterator[Answer | Refused]:
+        session = self.session()
+        numbers = count()
+        for puzzle in arriving(puzzles, lambda: not session.open) if live else puzzles:
+            if puzzle is not None:
+                number = next(numbers)
                 try:
-                    tokens = self.read(puzzle)
+                    session.submit(puzzle)
                 except UserError as error:
-                    refused.append(Refused(index=index, reason=str(error)))
-                    continue
-                under_way[index] = (tokens, time.perf_counter())
-                yield Puzzle(index, tokens, self.identity)
+                    yield Refused(index=number, reason=str(error))
+            if puzzle is None:  # nothing has come: go on meanwhile
+                yield from _answers(session)
+            while session.engine.full:
+                yield from _answers(session)
+        while session.open:
+            yield from _answers(session)
 
-        for finished in engine.run(readable()):
-            for block in gather.add(finished):
-                yield self._answer(block, *under_way.pop(block.first))
-            yield from refused
-            refused.clear()
-        yield from refused
 
-    def _answer(self, block: Block, puzzle: Tokens, began: float) -> Answer:
-        candidates = block.candidates[:, :, -1]
-        start = int(self.select.choose(candidates, verifier(self.task, puzzle[None]))[0])
-        chosen = candidates[0, start]
-        verdict = self.task.check(puzzle, chosen.tokens)
-        return Answer(
-            index=block.first,
-            puzzle=puzzle,
-            grid=chosen.tokens,
-            valid=verdict.valid,
-            reason=verdict.reason,
-            start=start,
-            depth=int(chosen.depth),
-            nfe=int(candidates.nfe.sum()),
-            halted=bool(chosen.status == Status.HALTED),
-            residual=float(chosen.residuals[-1]),
-            halt=float(chosen.halt),
-            seconds=time.perf_counter() - began,
-        )
+def _answers(session: Session) -> Iterator[Answer]:
+    return (event for event in session.turn() if isinstance(event, Answer))
 
 
 def _sorted(answers: Iterator[Answer | Refused]) -> Iterator[Answer | Refused]:

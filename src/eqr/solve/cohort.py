@@ -1,0 +1,215 @@
+"""Rows that move by the same rules, side by side in one batch, and who sits in each.
+
+The engine keeps a cohort for every way of iterating that is asked of it at the moment: usually one. Breadth,
+seed and race do not matter here, they are the tickets'. A row that ends leaves its place at once; the next
+rows to enter take it over, or the batch shrinks.
+"""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from eqr.model.counters import row_key
+from eqr.model.cut import one_thread
+from eqr.solve.candidates import Candidates, Status
+from eqr.solve.line import Ticket
+from eqr.solve.rollout import Advanced, Dynamics, Rows
+from eqr.tasks.base import Tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """Some rows that ended, or (`passing`) that reached one of the noted depths and go on."""
+
+    puzzles: NDArray[np.int64]
+    """Index of each row's puzzle."""
+    restarts: NDArray[np.int64]
+    candidates: Candidates
+    passing: bool = False
+
+    def of(self, puzzle: int) -> "Finished":
+        """Return the rows of one puzzle."""
+        rows = np.flatnonzero(self.puzzles == puzzle)
+        return Finished(
+            puzzles=self.puzzles[rows],
+            restarts=self.restarts[rows],
+            candidates=self.candidates[rows],
+            passing=self.passing,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Glimpse:
+    """What a watched row says after a segment."""
+
+    puzzle: int
+    """Index of its puzzle."""
+    restart: int
+    """Number of the start among those of its puzzle."""
+    segment: int
+    """Segments run, this one included."""
+    tokens: Tokens
+    """(cells,): the decoded grid."""
+    confidence: NDArray[np.float32]
+    """(cells,): the probability that the model gives each token of the grid."""
+    residual: float
+    """Change of the latents in this segment, root mean square per coordinate."""
+    logit_residual: float
+    halt: float
+    """Halt score, a logit."""
+    done: bool
+    """Whether the row ends here."""
+
+
+class Cohort:
+    """Trajectories under one set of dynamics."""
+
+    def __init__(self, dynamics: Dynamics, noted: NDArray[np.int64]) -> None:
+        self._dynamics, self._noted = dynamics, noted
+        self._rows: Rows | None = None
+        self._seats = _Seats.none()
+        self._vacant = np.zeros(0, np.intp)
+        """Rows that have ended and whose place is free."""
+
+    def __len__(self) -> int:
+        return len(self._seats) - len(self._vacant)
+
+    def drop(self, puzzles: NDArray[np.int64]) -> None:
+        """Let the rows of some puzzles leave without a word."""
+        gone = np.flatnonzero(np.isin(self._seats.puzzles, puzzles))
+        self._vacant = np.union1d(self._vacant, gone)
+
+    def admit(self, tickets: list[Ticket]) -> None:
+        """Begin the rows of tickets, in the vacant places first; without enough tickets, shrink."""
+        if not tickets and not len(self._vacant):
+            return
+        fresh = self._begin(tickets) if tickets else None
+        with one_thread():
+            self._seat(fresh, _Seats.of(tickets))
+
+    def advance(self) -> tuple[list[Finished], list[Glimpse]]:
+        """Run one segment on every row; return the rows that passed a noted depth or ended, and glimpses."""
+        assert self._rows is not None
+        seats = self._seats
+        step = self._dynamics.advance(self._rows)
+        self._rows = step.rows
+        halted, done = step.halted.cpu().numpy(), step.done.cpu().numpy()
+        if seats.racing.any():
+            done = done | (seats.racing & np.isin(seats.puzzles, seats.puzzles[halted]))
+        glimpses = self._glimpses(step, done) if seats.watched.any() else []
+        reports = []
+        if len(self._noted):
+            passing = np.flatnonzero(np.isin(step.rows.depths.cpu().numpy(), self._noted) & ~done)
+            if len(passing):
+                reports.append(self._report(step, passing, passing=True))
+        if done.any():
+            self._vacant = np.flatnonzero(done)
+            reports.append(self._report(step, self._vacant, passing=False))
+        return reports, glimpses
+
+    def _begin(self, tickets: list[Ticket]) -> Rows:
+        owners = [(t, restart) for t in tickets for restart in range(t.first, t.first + t.count)]
+        return self._dynamics.begin(
+            np.stack([ticket.puzzle.tokens for ticket, _ in owners]),
+            [row_key(t.budget.seed, t.puzzle.tokens.tobytes(), restart) for t, restart in owners],
+            np.array([ticket.puzzle.identity for ticket, _ in owners], np.int32),
+        )
+
+    def _seat(self, fresh: Rows | None, seats: "_Seats") -> None:
+        rows, vacant, device = self._rows, self._vacant, self._dynamics.device
+        self._vacant = np.zeros(0, np.intp)
+        if rows is not None and fresh is not None and len(fresh) == len(vacant):
+            rows.put(torch.as_tensor(vacant, device=device), fresh)
+            self._seats.put(vacant, seats)
+            return
+        if len(vacant):
+            staying = np.delete(np.arange(len(self._seats)), vacant)
+            self._seats = self._seats.take(staying)
+            assert rows is not None
+            rows = rows.take(torch.as_tensor(staying, device=device)) if len(staying) else None
+        self._seats = self._seats.joined(seats)
+        if rows is not None and fresh is not None:
+            rows = Rows.joined([rows, fresh])
+        self._rows = rows if rows is not None else fresh
+
+    def _report(self, step: Advanced, chosen: NDArray[np.intp], *, passing: bool) -> Finished:
+        index = torch.as_tensor(chosen, device=self._dynamics.device)
+        with one_thread():
+            candidates = self._dynamics.candidates(step, index, self._seats.began[chosen])
+        if not passing:
+            short = candidates.depth < self._dynamics.budget.depth
+            candidates.status[(candidates.status == Status.RAN_OUT) & short] = Status.CANCELLED
+        return Finished(
+            puzzles=self._seats.puzzles[chosen],
+            restarts=self._seats.restarts[chosen],
+            candidates=candidates,
+            passing=passing,
+        )
+
+    def _glimpses(self, step: Advanced, done: NDArray[np.bool_]) -> list[Glimpse]:
+        seats = self._seats
+        watched = np.flatnonzero(seats.watched)
+        index = torch.as_tensor(watched, device=self._dynamics.device)
+        with one_thread():
+            sure, tokens = step.reading.logits[index].float().softmax(dim=-1).max(dim=-1)
+            moved = step.rows.residuals[index, -1].tolist()
+            depths, halts = step.rows.depths[index].tolist(), step.reading.halt[index].tolist()
+        grids, confidence = tokens.to(torch.uint8).cpu().numpy(), sure.cpu().numpy()
+        return [
+            Glimpse(
+                puzzle=int(seats.puzzles[row]),
+                restart=int(seats.restarts[row]),
+                segment=depths[place],
+                tokens=grids[place],
+                confidence=confidence[place],
+                residual=moved[place][0],
+                logit_residual=moved[place][1],
+                halt=halts[place],
+                done=bool(done[row]),
+            )
+            for place, row in enumerate(watched)
+        ]
+
+
+@dataclass(frozen=True)
+class _Seats:
+    """Who sits in each row."""
+
+    puzzles: NDArray[np.int64]
+    restarts: NDArray[np.int64]
+    began: NDArray[np.float64]
+    racing: NDArray[np.bool_]
+    watched: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, tickets: list[Ticket]) -> "_Seats":
+        counts = [ticket.count for ticket in tickets]
+        restarts = [np.arange(ticket.first, ticket.first + ticket.count) for ticket in tickets]
+        return cls(
+            np.repeat(np.array([ticket.puzzle.index for ticket in tickets], np.int64), counts),
+            np.concatenate(restarts) if restarts else np.zeros(0, np.int64),
+            np.full(sum(counts), time.perf_counter()),
+            np.repeat(np.array([ticket.budget.race for ticket in tickets], np.bool_), counts),
+            np.repeat(np.array([ticket.puzzle.watch for ticket in tickets], np.bool_), counts),
+        )
+
+    @classmethod
+    def none(cls) -> "_Seats":
+        return cls.of([])
+
+    def __len__(self) -> int:
+        return len(self.puzzles)
+
+    def put(self, rows: NDArray[np.intp], other: "_Seats") -> None:
+        for mine, theirs in zip(vars(self).values(), vars(other).values(), strict=True):
+            mine[rows] = theirs
+
+    def take(self, rows: NDArray[np.intp]) -> "_Seats":
+        return _Seats(*(column[rows] for column in vars(self).values()))
+
+    def joined(self, other: "_Seats") -> "_Seats":
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return _Seats(*(np.concatenate(pair) for pair in pairs))
