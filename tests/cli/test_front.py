@@ -8,6 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from eqr.cli import COMMANDS, app
+from eqr.errors import UserError
 
 
 def test_help_fits_a_screen_and_lists_every_verb():
@@ -38,6 +39,11 @@ def failing(monkeypatch):
         monkeypatch.setitem(COMMANDS, "fail", ("failing", "Fail."))
 
     return add
+
+
+def test_a_mistyped_verb_is_told_the_nearest():
+    with pytest.raises(UserError, match="no command 'trian'; did you mean 'train'"):
+        CliRunner().invoke(app, ["trian", "sudoku-6x6"], catch_exceptions=False)
 
 
 def test_ctrl_c_is_one_line_and_130(failing):

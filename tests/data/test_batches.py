@@ -133,6 +133,14 @@ def test_any_number_of_workers_gives_the_same_stream_and_leaves_none_behind():
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.parametrize("workers", [-1, 10**6])
+def test_a_number_of_workers_beyond_reason_is_refused(workers):
+    with pytest.raises(UserError, match=f"workers = {workers}: choose 0 to"):
+        GeneratedStream(TOY, seed=0, workers=workers)
+    with pytest.raises(UserError, match=f"workers = {workers}: choose 0 to"):
+        generate(TOY, {"train": 4}, seed=0, workers=workers)
+
+
 def test_an_error_in_a_worker_reaches_the_reader():
     task = task_named("sudoku-9x9")
     with (

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eqr.errors import UserError
 from eqr.model.config import ReasonerConfig
-from eqr.model.cut import RowPool, default_pool, least_rows, rows_per_cut, segment_and_read
+from eqr.model.cut import RowPool, default_pool, least_rows, one_thread, rows_per_cut, segment_and_read
 from eqr.model.reasoner import Reasoner
 
 
@@ -146,3 +146,34 @@ def test_pieces_shrink_as_models_grow_and_accelerators_are_not_cut():
     assert sizes[-1] >= 1
     assert default_pool(small("eqr"), torch.device("cuda")).cuts(1000) == [slice(0, 1000)]
     assert default_pool(small("eqr"), torch.device("cpu")).workers == torch.get_num_threads()
+
+
+def threads_of_a_new_thread():
+    seen = []
+
+    def work():
+        torch.ones(2).sum()
+        seen.append(torch.get_num_threads())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    return seen[0]
+
+
+def test_one_thread_holds_here_and_not_for_threads_that_begin_meanwhile():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with one_thread():
+            assert torch.get_num_threads() == 1
+            assert threads_of_a_new_thread() == 3
+            with one_thread():
+                assert torch.get_num_threads() == 1
+            RowPool(2, 1).map(lambda rows: None, 4)
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3
+        assert RowPool(2, 1).map(lambda rows: torch.get_num_threads(), 4) == [1] * 4
+        assert threads_of_a_new_thread() == 3, "the pool's threads keep to themselves too"
+    finally:
+        torch.set_num_threads(before)

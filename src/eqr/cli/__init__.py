@@ -1,7 +1,7 @@
 """The `eqr` command: a verb per module, loaded only when that verb is used.
 
-`main` is the entry point. It turns a `UserError` into one clear line and exit code 2, Ctrl-C into one line
-and exit code 130, and leaves a traceback only for bugs.
+`main` turns a `UserError` into one clear line and exit code 2, a signal into one line and the exit code that
+shells expect (130 for Ctrl-C), and leaves a traceback only for bugs.
 """
 
 import importlib
@@ -14,7 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from eqr import __version__
-from eqr.errors import UserError
+from eqr.errors import UserError, nearest
+from eqr.signals import farewell
 
 COMMANDS = {
     "demo": ("eqr.cli.demo", "Train, scale and show a small reasoner, in minutes."),
@@ -49,6 +50,12 @@ class LazyCommands(TyperGroup):
         _tidy(command, ctx)
         return command
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the verb; a mistyped one is told the nearest."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise UserError(f"no command {args[0]!r}{nearest(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options of `eqr` itself."""
         return _tidy_flags(super().get_params(ctx))
@@ -57,9 +64,10 @@ class LazyCommands(TyperGroup):
         """Run the verb; Ctrl-C and a reader that went away end here, typer would say nothing."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            print("\ninterrupted" if sys.stderr.isatty() else "interrupted", file=sys.stderr)
-            raise typer.Exit(130) from None
+        except KeyboardInterrupt as interrupt:
+            line, code = farewell(interrupt)
+            print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr)
+            raise typer.Exit(code) from None
         except BrokenPipeError:
             # `eqr ... | head`: leave quietly, without Python's complaint at shutdown
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -117,7 +125,7 @@ def options(
 
 
 def main() -> None:
-    """Run the command line and exit with 0 (done), 1 (a check said no), 2 (a mistake) or 130 (Ctrl-C)."""
+    """Run the command line; exit with 0 (done), 1 (a check said no), 2 (a mistake) or 128 + a signal."""
     try:
         app()
     except UserError as error:

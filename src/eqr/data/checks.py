@@ -9,9 +9,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from eqr.data.interrupts import deferred_interrupts
 from eqr.errors import UserError
 from eqr.progress import progress
+from eqr.signals import deferred_interrupts
 from eqr.tasks.base import PAD, Task, Tokens
 from eqr.tasks.sudoku import Sudoku
 

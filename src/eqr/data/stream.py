@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from eqr.data.batches import Batch
-from eqr.data.workers import ROWS, Block, Blocks
+from eqr.data.workers import ROWS, Block, Blocks, require_workers
 from eqr.errors import UserError
 from eqr.tasks.base import Generate, Task
 
@@ -37,8 +37,7 @@ class GeneratedStream:
     ) -> None:
         if not 0 <= rank < world:
             raise UserError(f"rank {rank} does not exist in a world of {world}")
-        if workers < 0:
-            raise UserError(f"workers must be 0 or more, not {workers}")
+        require_workers(workers)
         self.task, self.options, self.seed, self.workers = task, options, seed, workers
         self.rank, self.world = rank, world
         self._taken = 0

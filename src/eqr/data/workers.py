@@ -2,16 +2,20 @@
 
 Block b depends on (task, options, seed, b) alone, so any number of workers gives the same blocks in the same
 order. Worker k of w makes blocks k, k + w, ... and sends each down its own pipe; a full pipe makes it wait,
-which bounds how far it runs ahead, and a closed one ends it, so no worker outlives its reader.
+which bounds how far it runs ahead. A worker hears no signal, since those reach a whole group and the parent
+decides; it ends when its parent closes it or is gone, however that ended.
 """
 
 import multiprocessing
+import os
 import pickle
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from types import TracebackType
 from typing import Self
@@ -19,8 +23,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from eqr.data.interrupts import deferred_interrupts
 from eqr.errors import UserError
+from eqr.signals import deferred_interrupts, unheard_by_children
 from eqr.tasks.base import Generate, Instance, Task, Tokens
 
 ROWS = 16
@@ -28,6 +32,9 @@ ROWS = 16
 
 
 IDENTITY = "identity"
+
+WORKERS_PER_CORE = 4
+"""More of them than this only take memory and time from one another."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +82,16 @@ def make_block(task: Task, options: Generate | None, seed: int, number: int) -> 
     return Block.drawn(task.generate(rng, options))
 
 
+def require_workers(count: int) -> None:
+    """Refuse a number of worker processes that this machine cannot serve."""
+    cores = os.cpu_count() or 1
+    most = WORKERS_PER_CORE * cores
+    if not 0 <= count <= most:
+        raise UserError(
+            f"workers = {count}: choose 0 to {most}, {WORKERS_PER_CORE} for each of {cores} cores"
+        )
+
+
 class Blocks:
     """The blocks of a seed from `start` on, every `stride`-th; iterate, and `close` when done."""
 
@@ -91,6 +108,7 @@ class Blocks:
         self._job = (task, options, seed)
         self._next, self._stride = start, stride
         self._turn = 0
+        require_workers(workers)
         self._workers = _start_workers(self._job, workers, start, stride)
 
     def __iter__(self) -> Iterator[Block]:
@@ -119,7 +137,7 @@ class Blocks:
         """End the workers; harmless when already ended."""
         for process, pipe in self._workers:
             pipe.close()
-            process.terminate()
+            process.kill()
         for process, _ in self._workers:
             process.join()
         self._workers = []
@@ -138,6 +156,8 @@ Job = tuple[Task, Generate | None, int]
 
 def _start_workers(job: Job, count: int, start: int, stride: int) -> list[tuple[SpawnProcess, Connection]]:
     context = multiprocessing.get_context("spawn")  # fork is unsafe once torch or numba run threads
+    if count and os.name == "posix":
+        resource_tracker.ensure_running()  # begun together with the first worker, it would unblock signals
     workers: list[tuple[SpawnProcess, Connection]] = []
     for turn in range(count):
         ours, theirs = context.Pipe(duplex=False)
@@ -145,7 +165,8 @@ def _start_workers(job: Job, count: int, start: int, stride: int) -> list[tuple[
             target=_work, args=(job, start + turn * stride, count * stride, theirs), daemon=True
         )
         try:
-            process.start()
+            with unheard_by_children():
+                process.start()
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise UserError(
                 f"task {job[0].name!r} cannot be sent to worker processes ({error}); use 0 workers, or "
@@ -158,7 +179,8 @@ def _start_workers(job: Job, count: int, start: int, stride: int) -> list[tuple[
 
 
 def _work(job: Job, number: int, stride: int, pipe: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where signals cannot be blocked
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(BrokenPipeError, ConnectionResetError):
         try:
             while True:
@@ -166,3 +188,11 @@ def _work(job: Job, number: int, stride: int, pipe: Connection) -> None:
                 number += stride
         except UserError as error:
             pipe.send(error)
+
+
+def _end_with_parent() -> None:
+    """End this process as soon as its parent is gone, in the midst of a puzzle too."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)

@@ -48,11 +48,30 @@ def one_thread() -> Iterator[None]:
     segments, would spin on the very cores that the pool needs.
     """
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    if threads == 1:
+        yield
+        return
+    _stay_on_this_thread(threads)
     try:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def _stay_on_this_thread(others: int) -> None:
+    """Give this thread's operations one thread, and those of threads yet to begin `others`.
+
+    PyTorch hands whatever number was set last, by any thread, to each new thread for good; so another thread
+    sets it again.
+    """
+    torch.get_num_threads()  # a new thread takes the common number now, or it would after getting its own
+    torch.set_num_threads(1)
+    another_thread = _executors.setdefault(os.getpid(), ThreadPoolExecutor(1))
+    another_thread.submit(torch.set_num_threads, others).result()
+
+
+_executors: dict[int, ThreadPoolExecutor] = {}
+"""By process: threads do not survive a fork. Their thread begins when it is first used."""
 
 
 class RowPool:
@@ -73,6 +92,7 @@ class RowPool:
         self.rows_per_cut, self.least_rows = rows_per_cut, least_rows
         self._threads: ThreadPoolExecutor | None = None
         self._owner = 0
+        self._others = torch.get_num_threads()
 
     def cuts(self, rows: int) -> list[slice]:
         """Return the pieces: nearly equal, in order, none empty; as many for every worker if rows suffice."""
@@ -111,7 +131,10 @@ class RowPool:
         # threads do not survive a fork: a child process makes its own
         if self._threads is None or self._owner != os.getpid():
             self._threads = ThreadPoolExecutor(
-                self.workers, thread_name_prefix="rows", initializer=torch.set_num_threads, initargs=(1,)
+                self.workers,
+                thread_name_prefix="rows",
+                initializer=_stay_on_this_thread,
+                initargs=(self._others,),
             )
             self._owner = os.getpid()
         return self._threads

@@ -24,12 +24,12 @@ from eqr.files import make_folder, read_json, write_json
 from eqr.model.card import Measured
 from eqr.model.reasoner import Reasoner
 from eqr.progress import Progress, progress
+from eqr.signals import Requests, noted
 from eqr.train.checkpoint import Checkpoint, Checkpoints
 from eqr.train.distributed import LostRank, World, joined, local_device
 from eqr.train.evaluate import Score, evaluate
 from eqr.train.journal import Journal, Meter
 from eqr.train.recipe import Precision, Recipe
-from eqr.train.signals import Requests, polite
 from eqr.train.sources import DATA, fitted, load_data, open_stream
 from eqr.train.trainer import NotFinite, Trainer, Wishes
 
@@ -120,7 +120,7 @@ class Training:
 
     def go(self) -> Outcome:
         """Train to the end, or until asked to stop."""
-        with polite() as requests:
+        with noted() as requests:
             interrupted = self._steps(requests)
             if interrupted:
                 self.save_checkpoint()
