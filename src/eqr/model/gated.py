@@ -2,8 +2,8 @@
 
 Both mixers are this one function, along the channels (`dim` 1) or along the tokens (`dim` 0) of a matrix.
 Between its two products it sweeps over memory as seldom as it can: in place when no graph is recorded, with
-a hand-written gradient, which stores only the projection and the result, when one is. Compilers and autocast
-get the plain composition, which they fuse and cast themselves.
+a hand-written gradient, which stores only the projection and the result, when one is. Compilers, autocast and
+function transforms (`torch.func`) get the plain composition, which they fuse, cast and transform themselves.
 """
 
 from typing import Any
@@ -19,12 +19,17 @@ from eqr.model.passes import (
     gate_gradient,
     normalise,
     normalise_gradient,
+    transformed,
 )
 
 
 def gated_mlp(h: Tensor, up: Tensor, down: Tensor, dim: int) -> Tensor:
     """Mix the matrix h along `dim`; weights are (out, in)."""
-    if torch.compiler.is_compiling() or torch.is_autocast_enabled(h.device.type) or h.dtype.itemsize < 4:
+    if (
+        torch.is_autocast_enabled(h.device.type)
+        or h.dtype.itemsize < 4
+        or any(map(transformed, (h, up, down)))
+    ):
         return _composed(h, up, down, dim)
     if torch.is_grad_enabled() and (h.requires_grad or up.requires_grad or down.requires_grad):
         mixed: Tensor = _GatedMlp.apply(h, up, down, dim)  # type: ignore[no-untyped-call]  # PyTorch's own

@@ -14,7 +14,7 @@ from eqr.model.config import ReasonerConfig
 from eqr.model.counters import TRUNCATION, UNIT_SCALE
 from eqr.model.gated import gated_mlp
 from eqr.model.packed import product
-from eqr.model.passes import gate, normalise
+from eqr.model.passes import gate, normalise, transformed
 from eqr.model.positions import Rotation, rotation_tables
 
 
@@ -109,9 +109,16 @@ class AttentionLayer(nn.Module):
             q, k = rotation.turn(q), rotation.turn(k)
         # views only: (tokens, rows, heads, head) as (rows, heads, tokens, head)
         q, k, v = (part.permute(1, 2, 0, 3) for part in (q, k, v))
-        seen = F.scaled_dot_product_attention(q, k, v)
+        seen = _attend(q, k, v)
         mixed = seen.permute(2, 0, 1, 3).flatten(2).flatten(0, 1)
         return normalise(h + product(mixed, self.out).view_as(h), dim=2)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    if torch.compiler.is_compiling() or not transformed(q):
+        return F.scaled_dot_product_attention(q, k, v)
+    # PyTorch's fused attention has no forward derivative
+    return torch.softmax(q @ k.transpose(2, 3) * q.shape[3] ** -0.5, dim=3) @ v
 
 
 Application = Callable[[Tensor, Tensor | None], Tensor]

@@ -109,15 +109,22 @@ def is_plain(tensor: Tensor, dtype: torch.dtype, *, graph: bool = False) -> bool
     With `graph` it may take part in one, for whoever has a gradient of his own.
     """
     return (
-        not torch.compiler.is_compiling()
-        and type(tensor) in (Tensor, torch.nn.Parameter)
-        and tensor.dtype is dtype
+        tensor.dtype is dtype
         and tensor.is_cpu
         and tensor.is_contiguous()
         and (graph or not (tensor.requires_grad and torch.is_grad_enabled()))
-        and forward_ad._current_level < 0
-        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-        and torch._C._get_tracing_state() is None
+        and not transformed(tensor)
+    )
+
+
+def transformed(tensor: Tensor) -> bool:
+    """Whether a tensor stands for more than its numbers: to a compiler, a tracer or a function transform."""
+    return (
+        torch.compiler.is_compiling()
+        or type(tensor) not in (Tensor, torch.nn.Parameter)
+        or forward_ad._current_level >= 0
+        or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        or torch._C._get_tracing_state() is not None
     )
 
 

@@ -4,6 +4,8 @@ The model is plain: it knows nothing of depth, breadth, halting, training or dev
 whoever calls it (`eqr.solve`, `eqr.train`), and compilation or precision are applied from outside.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import torch
 from torch import Tensor, nn
 
@@ -60,6 +62,26 @@ class Reasoner(Saved):
         table = torch.zeros(config.identities, width) if config.identities else None
         self.register_buffer("identity_table", table)
         self._bank: NoiseBank | None = None
+
+    def forward(
+        self,
+        puzzles: Tensor,
+        keys: Tensor | None = None,
+        identities: Tensor | None = None,
+        *,
+        depth: int = 16,
+    ) -> Tensor:
+        """Embed puzzles (rows, cells), run `depth` segments from the start and return the logits.
+
+        Whoever wants halting, breadth or what lies between uses `eqr.solve`; this is the whole model as one
+        function, for graphs and function transforms. Without keys every row starts and strays alike.
+        """
+        x = self.embed(puzzles, None if identities is None else self.identity_vectors(identities))
+        keys = torch.zeros_like(puzzles[:, 0], dtype=torch.int64) if keys is None else keys
+        state = self.start(x, keys)
+        for segment in range(depth):
+            state = self.segment(state, x, keys, torch.full_like(keys, segment))
+        return self.decode(state)
 
     def identity_vectors(self, identities: Tensor) -> Tensor | None:
         """Look up the identity vectors (rows, width) of a batch, None for models without identities."""
@@ -160,5 +182,7 @@ class Reasoner(Saved):
     def noise_bank(self, device: torch.device) -> NoiseBank:
         """Return the vectors that path noise is picked from, made on first use."""
         if self._bank is None or self._bank.vectors.device != device:
-            self._bank = NoiseBank(self.config.width, device=device)
+            # drawn on a thread of its own: modes of tracing, transforms and inference end at its border
+            with ThreadPoolExecutor(1) as aside:
+                self._bank = aside.submit(NoiseBank, self.config.width, device=device).result()
         return self._bank
