@@ -97,6 +97,51 @@ def test_evaluate_says_what_to_mend(place, words, complaint):
     assert not (place / "run" / "best" / "evaluations").exists()
 
 
+def test_evaluate_says_every_depth_and_breadth_it_was_asked_for(place):
+    words = (
+        "evaluate",
+        place / "run",
+        "--data",
+        place / "data",
+        "--depth",
+        "1,2",
+        "--breadth",
+        "1,4",
+        "--json",
+    )
+    said = json.loads(eqr(*words).stdout)
+    assert (said["depths"], said["breadths"]) == ([1, 2], [1, 4])
+    assert {"depth", "breadth"}.isdisjoint(said["budget"])
+
+
+def test_feedforward_models_are_never_iterated(place):
+    config = systems.feedforward(TASK, width=16, round_hidden_to=16, blocks=2)
+    Reasoner(config).save_pretrained(place / "forward")
+    words = ("evaluate", place / "forward", "--data", place / "data", "--json")
+    said = json.loads(eqr(*words).stdout)
+    assert said["depths"] == [1]
+    assert [row["depth"] for row in said["budgets"]] == [1]
+    with pytest.raises(UserError, match="depth 16: a feedforward model"):
+        eqr(*words, "--depth", 16)
+    assert json.loads(eqr("solve", place / "forward", TEXTS[0], "--json").stdout)["depth"] == 1
+    page = place / "report.html"
+    plan = (
+        "--puzzles",
+        4,
+        "--starts",
+        2,
+        "--landscapes",
+        1,
+        "--landscape-starts",
+        4,
+        "--out",
+        page,
+        "--json",
+    )
+    said = json.loads(eqr("report", place / "forward", "--data", place / "data", *plan).stdout)
+    assert {row["nfe"] for row in said["headline"]} <= {1, 2}
+
+
 def test_selection_by_probe_probes(place):
     words = ("evaluate", place / "run", "--data", place / "data", "--depth", 2, "--breadth", 2, "--json")
     said = json.loads(eqr(*words, "--select", "probe").stdout)["budgets"][0]
@@ -104,6 +149,8 @@ def test_selection_by_probe_probes(place):
     assert said["nfe"]["value"] == 2 * (2 + 1)
     done = eqr("solve", place / "run", TEXTS[0], "--depth", 2, "--breadth", 2, "--select", "probe", "--json")
     assert json.loads(done.stdout)["nfe"] <= 2 * (2 + 1)
+    said = json.loads(eqr(*words, "--select", "converged:2").stdout)["budgets"][0]
+    assert said["nfe"]["value"] == 2 * (2 + 1)
 
 
 def test_models_and_tasks_must_fit(place):

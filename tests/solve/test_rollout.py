@@ -8,7 +8,8 @@ from eqr.errors import UserError
 from eqr.model import systems
 from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
-from eqr.solve import Budget, HaltHead, ResidualBelow, Status, rollout
+from eqr.solve import Budget, HaltHead, LowestResidual, ResidualBelow, Solver, Status, rollout
+from eqr.solve.budget import usual_depth
 from eqr.solve.rollout import Dynamics, unroll
 from eqr.tasks import task_named
 from settling import Settling, assert_equal_up_to_rounding, puzzles_4x4
@@ -90,6 +91,35 @@ def test_noise_and_damping_are_arguments_of_a_run(reasoner):
     noisy = rollout(reasoner, puzzles, Budget(depth=3, noise=0.5))
     assert not np.allclose(quiet.residuals, noisy.residuals)
     assert reasoner.config.path == systems.EQR_PATH
+
+
+def test_the_papers_score_is_the_residual_of_the_last_three_states(reasoner):
+    """(1/L) sum over t = T-L+1 .. T of |f(z_t) - z_t|, by walking the states one by one."""
+    puzzles = puzzles_4x4(4).inputs
+    budget = Budget(depth=5, noise=0.0, probe=True)
+    ended = rollout(reasoner, puzzles, budget)
+    dynamics = Dynamics(reasoner, budget)
+    keys = [row_key(budget.seed, puzzle.tobytes(), 0) for puzzle in puzzles]
+    with torch.inference_mode():
+        rows = dynamics.begin(puzzles, keys)
+        states = [rows.state]
+        for depth in range(6):
+            depths = torch.full_like(rows.depths, depth)
+            states.append(reasoner.segment(states[-1], rows.x, rows.keys, depths, path=dynamics.path))
+    moved = [states[t + 1].distance(states[t]).numpy() for t in (3, 4, 5)]
+    scores = LowestResidual(of="states").costs(ended[None])[0]
+    np.testing.assert_allclose(scores, np.mean(moved, axis=0), rtol=1e-4)
+
+
+def test_a_feedforward_model_has_depth_one(reasoner):
+    config = systems.feedforward(task_named("sudoku-4x4"), width=16, round_hidden_to=16, blocks=2)
+    forward = Reasoner(config)
+    puzzles = puzzles_4x4(2).inputs
+    assert rollout(forward, puzzles, Budget(depth=1)).depth.tolist() == [1, 1]
+    with pytest.raises(UserError, match="depth 2: a feedforward model has nothing to iterate"):
+        rollout(forward, puzzles, Budget(depth=2))
+    assert Solver(forward).solve(puzzles[0]).depth == 1
+    assert usual_depth(reasoner.config, 64) == 64
 
 
 def test_the_probe_measures_without_noise_and_is_paid_for(reasoner):

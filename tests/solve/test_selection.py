@@ -66,6 +66,9 @@ def test_rules_equal_their_definitions(seed):
         drawn, lambda c: mean(c.logit_residuals, 2)
     )
     assert LowestResidual(of="probe").choose(drawn).tolist() == brute(drawn, lambda c: c.probe)
+    assert LowestResidual(of="states").choose(drawn).tolist() == brute(
+        drawn, lambda c: mean(np.append(c.residuals, c.probe), 3)
+    )
     assert FirstToHalt().choose(drawn).tolist() == brute(
         drawn,
         lambda c: (c.status != Status.HALTED, c.depth if c.status == Status.HALTED else mean(c.residuals, 3)),
@@ -105,13 +108,15 @@ def test_what_was_not_kept_cannot_be_asked_for():
     with pytest.raises(UserError, match="only the last 4"):
         LowestResidual(window=5).choose(drawn)
     drawn.probe[:] = np.nan
-    with pytest.raises(UserError, match="--probe"):
-        LowestResidual(of="probe").choose(drawn)
+    for of in ("probe", "states"):
+        with pytest.raises(UserError, match="--probe"):
+            LowestResidual(of=of).choose(drawn)
 
 
 def test_rules_as_typed():
     assert parse_selection("residual:5") == LowestResidual(window=5)
     assert parse_selection("logits") == LowestResidual(of="logits")
+    assert parse_selection("converged:2") == LowestResidual(of="states", window=2)
     assert parse_selection("majority") == MajorityVote()
     with pytest.raises(UserError, match="did you mean 'majority'"):
         parse_selection("majorty")

@@ -40,7 +40,9 @@ def demo(
     _train(recipe, out)
     _head(2, "Spend more compute at test time, without touching the weights")
     source = open_source(out, plan, data=None, device="auto")
-    traces = run_traces(source.reasoner, source.puzzles, plan.budget, out / "report" / "cache")
+    traces = run_traces(
+        source.reasoner, source.puzzles, plan.budget(source.reasoner.config), out / "report" / "cache"
+    )
     _show_scaling(traces)
     _head(3, "Solve the hardest of the test puzzles")
     _solve_hardest(out, traces, starts)

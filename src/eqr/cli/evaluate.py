@@ -25,7 +25,10 @@ def evaluate(
         Path | None, typer.Option(metavar="DIR", help="Dataset folder; a run's own if not given.")
     ] = None,
     split: Annotated[str, typer.Option(help="Which split of it.")] = "test",
-    depth: Annotated[str, typer.Option(metavar="D,...", help="Segments per trajectory.")] = "16",
+    depth: Annotated[
+        str | None,
+        typer.Option(metavar="D,...", help="Segments per trajectory; 16, or 1 for feedforward models."),
+    ] = None,
     breadth: Annotated[str, typer.Option(metavar="B,...", help="Independent starts per puzzle.")] = "1",
     halt: Annotated[
         str, typer.Option(metavar="RULE", help="never, head, residual:0.02, stable:3; a+b both, a/b either.")
@@ -34,7 +37,8 @@ def evaluate(
         list[str] | None,
         typer.Option(
             metavar="RULE",
-            help="first, residual[:window], logits, probe, majority, halt, first-to-halt, verified.",
+            help="first, residual[:window], logits, converged[:window], probe, majority, halt, "
+            "first-to-halt, verified.",
         ),
     ] = None,
     race: Annotated[
@@ -75,7 +79,9 @@ def evaluate(
         print(json.dumps(said, indent=2) if as_json else _text(said, halt))
 
 
-def _sweep(depth: str, breadth: str, halt: str, select: list[str] | None, budget: dict[str, Any]) -> "Sweep":
+def _sweep(
+    depth: str | None, breadth: str, halt: str, select: list[str] | None, budget: dict[str, Any]
+) -> "Sweep":
     from eqr.measure.evaluate import Sweep
     from eqr.solve import Budget, FirstToHalt, parse_halting, parse_selection
 
@@ -85,14 +91,14 @@ def _sweep(depth: str, breadth: str, halt: str, select: list[str] | None, budget
     names = select or [*DEFAULT_RULES, *(name for name, wanted in more.items() if wanted)]
     if budget["race"] and not select:
         names = ["first-to-halt"]
-    budget["probe"] = budget["probe"] or "probe" in names
-    made = Budget.from_json(budget, where="evaluate")
     rules = {name: parse_selection(name) for name in names}
+    budget["probe"] = budget["probe"] or any(rule.needs_probe for rule in rules.values())
+    made = Budget.from_json(budget, where="evaluate")
     if "first-to-halt" in rules:
         rules["first-to-halt"] = FirstToHalt(abreast=made.abreast)
     return Sweep(
         budget=made,
-        depths=_numbers(depth, "--depth"),
+        depths=() if depth is None else _numbers(depth, "--depth"),
         breadths=_numbers(breadth, "--breadth"),
         select=rules,
     )
@@ -120,6 +126,7 @@ def _run(
 
     workers = Workers.from_environment()
     reasoner = load_reasoner(model, device=device)
+    sweep = sweep.for_model(reasoner.config)
     puzzles = load_split(data or run_data(Path(model)), split)
     if limit is not None and limit != len(puzzles):
         puzzles = sample(puzzles, limit, seed=0)
@@ -131,7 +138,7 @@ def _run(
     )
     if said is None:
         return None
-    said = {"split": split, "budget": sweep.budget.to_json(), **said, "out": str(folder)}
+    said = {"split": split, **sweep.to_json(), **said, "out": str(folder)}
     write_json(folder / "evaluation.json", said)
     return said
 

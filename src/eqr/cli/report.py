@@ -21,10 +21,12 @@ def report(
     split: Annotated[str | None, typer.Option(help="Which split of it: test, else validation.")] = None,
     puzzles: Annotated[int, typer.Option(help="A random sample of so many puzzles.")] = 128,
     starts: Annotated[int, typer.Option(help="Independent starts per puzzle.")] = 8,
-    depth: Annotated[int, typer.Option(help="Segments per trajectory.")] = 64,
+    depth: Annotated[
+        int | None, typer.Option(help="Segments per trajectory; 64, or 1 for feedforward models.")
+    ] = None,
     landscapes: Annotated[int, typer.Option(help="Puzzles whose attractor landscape is drawn.")] = 4,
     landscape_starts: Annotated[int, typer.Option(help="Starts of each of them.")] = 64,
-    landscape_depth: Annotated[int, typer.Option(help="Segments of each of those.")] = 32,
+    landscape_depth: Annotated[int | None, typer.Option(help="Segments of each of those; 32.")] = None,
     seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     out: Annotated[

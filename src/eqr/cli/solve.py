@@ -33,7 +33,9 @@ def solve(
     identity: Annotated[
         str | None, typer.Option(metavar="NAME", help="Mini-ARC: the family's name in the data, or number.")
     ] = None,
-    depth: Annotated[int, typer.Option(help="Most segments per trajectory.")] = 64,
+    depth: Annotated[
+        int | None, typer.Option(help="Most segments per trajectory; 64, or 1 for feedforward models.")
+    ] = None,
     breadth: Annotated[int, typer.Option(help="Independent starts per puzzle.")] = 1,
     halt: Annotated[
         str, typer.Option(metavar="RULE", help="never, head, residual:0.02, stable:3; a+b both, a/b either.")
@@ -62,7 +64,6 @@ def solve(
         "race": race,
         "noise": noise,
         "damping": damping,
-        "probe": select == "probe",
         "seed": seed,
     }
     solver = _solver(model, task, identity, budget, halt, select, device)
@@ -88,13 +89,21 @@ def _solver(
     device: str,
 ) -> "Solver":
     from eqr.solve import Budget, Solver, load_reasoner, parse_halting, parse_selection
+    from eqr.solve.budget import usual_depth
+    from eqr.solve.solver import SOLVE_BUDGET
     from eqr.tasks import task_named
 
     rule, chooser = parse_halting(halt), parse_selection(select)
     halting = None if rule is None else rule.to_json()
-    asked = Budget.from_json({**budget, "halting": halting}, where="solve")
+    usual = budget["depth"] is None
+    depth = SOLVE_BUDGET.depth if usual else budget["depth"]
+    rules = {"halting": halting, "probe": chooser.needs_probe, "depth": depth}
+    asked = Budget.from_json({**budget, **rules}, where="solve")
+    reasoner = load_reasoner(model, device=device)
+    if usual:
+        asked = asked.replace(depth=usual_depth(reasoner.config, depth))
     solver = Solver(
-        load_reasoner(model, device=device),
+        reasoner,
         task=None if task is None else task_named(task),
         budget=asked,
         select=chooser,

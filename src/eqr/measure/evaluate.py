@@ -8,7 +8,7 @@ starts of the widest. Only races are run one by one, because a race's cost depen
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from eqr.measure.accounting import equivalent_layers, flops
 from eqr.measure.candidates import CandidateTable, Manifest, model_digest
 from eqr.measure.metrics import Outcomes, outcomes, report
 from eqr.measure.votes import has_variants, variant_votes
+from eqr.model.config import ReasonerConfig
 from eqr.model.reasoner import Reasoner
 from eqr.progress import progress
-from eqr.solve.budget import Budget
+from eqr.solve.budget import Budget, usual_depth
 from eqr.solve.candidates import WINDOW, Candidates
 from eqr.solve.engine import SLOTS, Engine
 from eqr.solve.gather import Gather
@@ -69,10 +70,22 @@ class Sweep:
     """Which budgets to score, and how to choose among starts."""
 
     budget: Budget
-    """Halting, dynamics, race and seed; its depth and breadth are those of the sweep."""
+    """Halting, dynamics, race and seed; its depth and breadth do not count."""
     depths: tuple[int, ...]
+    """None of them stands for the usual one of a model (see `for_model`)."""
     breadths: tuple[int, ...]
     select: dict[str, SelectionRule]
+
+    def for_model(self, config: ReasonerConfig) -> "Sweep":
+        """Return the sweep with a depth, where nobody asked for one."""
+        return self if self.depths else replace(self, depths=(usual_depth(config, Budget().depth),))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data: every depth and breadth, and what they have in common."""
+        shared = {
+            key: value for key, value in self.budget.to_json().items() if key not in ("depth", "breadth")
+        }
+        return {"depths": list(self.depths), "breadths": list(self.breadths), "budget": shared}
 
     def runs(self) -> list[tuple[Budget, tuple[int, ...], tuple[int, ...]]]:
         """Return the runs to make, each with the depths and breadths that are scored from it."""

@@ -222,6 +222,11 @@ class ReasonerConfig(Value):
         """Equivalent layers of one segment, N_eq in the paper."""
         return self.blocks * self.applications
 
+    @property
+    def greatest_depth(self) -> int | None:
+        """Segments a trajectory can have: one where there is nothing to iterate, else any number (None)."""
+        return 1 if isinstance(self.recurrence, Feedforward) else None
+
     def hidden(self, size: int) -> int:
         """Hidden size of a gated MLP whose input has `size` features."""
         multiple = self.round_hidden_to

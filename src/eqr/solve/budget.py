@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
 
-from eqr.model.config import Path
+from eqr.model.config import Path, ReasonerConfig
 from eqr.solve.halting import Halting
 from eqr.value import Value
 
@@ -13,6 +13,11 @@ from eqr.value import Value
 def gang_size(breadth: int, abreast: int) -> int:
     """Return the size of the fewest, nearly equal gangs of at most `abreast` that hold `breadth` starts."""
     return ceil(breadth / ceil(breadth / abreast))
+
+
+def usual_depth(model: ReasonerConfig, depth: int) -> int:
+    """Return the depth to use where nobody asked for one: `depth`, or what the model has at most."""
+    return depth if model.greatest_depth is None else min(depth, model.greatest_depth)
 
 
 class Budget(Value):

@@ -84,6 +84,12 @@ class Dynamics:
     """A reasoner under a budget: how rows begin, advance and are probed in this run."""
 
     def __init__(self, reasoner: Reasoner, budget: Budget, *, window: int = WINDOW) -> None:
+        most = reasoner.config.greatest_depth
+        if most is not None and budget.depth > most:
+            kind = reasoner.config.recurrence.kind
+            raise UserError(
+                f"depth {budget.depth}: a {kind} model has nothing to iterate; its depth is {most}"
+            )
         self.reasoner, self.budget = reasoner, budget
         self.window = min(window, budget.depth)
         self.path = budget.path(reasoner.config.path)

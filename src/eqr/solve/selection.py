@@ -41,6 +41,11 @@ class SelectionRule(Value, ABC):
 
     uses_verifier: ClassVar[bool] = False
 
+    @property
+    def needs_probe(self) -> bool:
+        """Whether candidates must end with a probe (`Budget.probe`)."""
+        return False
+
     @abstractmethod
     def choose(self, candidates: Candidates, verify: Verifier | None = None) -> NDArray[np.intp]:
         """Return the chosen start of each puzzle, shape (puzzles,)."""
@@ -76,23 +81,31 @@ class First(_Lowest):
 
 
 class LowestResidual(_Lowest):
-    """The start that has settled best: lowest mean residual of its last `window` segments (Top-1 converged).
+    """The start that has settled best: lowest mean residual (Top-1 converged).
 
-    `latent` is the paper's residual on the states, `logits` what the published code computes, `probe` the
-    change in one further segment without noise.
+    `latent`: how far the last `window` segments moved the states. `logits`: the same on logits, as the
+    published code computes it. `states`: the paper's sum, how far a segment moves each of the last `window`
+    states, the final one included, which takes one further segment, the probe. `probe`: that segment alone.
     """
 
     kind: Literal["residual"] = "residual"
     window: PositiveInt = 3
-    of: Literal["latent", "logits", "probe"] = "latent"
+    of: Literal["latent", "logits", "states", "probe"] = "latent"
+
+    @property
+    def needs_probe(self) -> bool:
+        """The last state's residual is not known before a further segment."""
+        return self.of in ("states", "probe")
 
     def costs(self, candidates: Candidates) -> NDArray[np.float64]:
         """Average the last residuals there are."""
+        if self.needs_probe and not np.isfinite(candidates.probe[candidates.complete]).all():
+            raise UserError(f"selection by {self.of} needs candidates that were probed; add --probe")
         if self.of == "probe":
-            if not np.isfinite(candidates.probe[candidates.complete]).all():
-                raise UserError("selection by probe needs candidates that were probed; add --probe")
             return _only_complete(candidates.probe.astype(np.float64), candidates)
-        traces = candidates.residuals if self.of == "latent" else candidates.logit_residuals
+        traces = candidates.logit_residuals if self.of == "logits" else candidates.residuals
+        if self.of == "states":
+            traces = np.concatenate((traces, candidates.probe[..., None]), axis=-1)
         held = traces.shape[-1]
         if self.window > held and (candidates.depth > held).any():
             raise UserError(f"selection window {self.window}: only the last {held} residuals were kept")
@@ -161,6 +174,7 @@ SELECTIONS: dict[str, Callable[[], SelectionRule]] = {
     "first": First,
     "residual": LowestResidual,
     "logits": lambda: LowestResidual(of="logits"),
+    "converged": lambda: LowestResidual(of="states"),
     "probe": lambda: LowestResidual(of="probe"),
     "halt": HighestHalt,
     "first-to-halt": FirstToHalt,

@@ -18,7 +18,7 @@ from eqr.errors import UserError
 from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.solve.arriving import arriving
-from eqr.solve.budget import Budget
+from eqr.solve.budget import Budget, usual_depth
 from eqr.solve.engine import SLOTS
 from eqr.solve.halting import SETTLED
 from eqr.solve.loading import load_reasoner
@@ -54,18 +54,21 @@ class Solver:
         model: Reasoner | str | Path,
         *,
         task: Task | None = None,
-        budget: Budget = SOLVE_BUDGET,
+        budget: Budget | None = None,
         select: SelectionRule | None = None,
         slots: int = SLOTS,
         identity: int = 0,
     ) -> None:
         """Take a reasoner, a model folder or a run folder; the task is the model's own unless given.
 
+        Without a budget a puzzle gets `SOLVE_BUDGET`: deep, with early exit.
         `identity` numbers the family that the puzzles belong to, where the model knows families (Mini-ARC).
         """
         self.reasoner = model if isinstance(model, Reasoner) else load_reasoner(model)
         self.task = task or _task_of(self.reasoner)
-        self.budget, self.slots, self.identity = budget, slots, identity
+        depth = usual_depth(self.reasoner.config, SOLVE_BUDGET.depth)
+        self.budget = SOLVE_BUDGET.replace(depth=depth) if budget is None else budget
+        self.slots, self.identity = slots, identity
         self.select = select or VerifiedFirst()
         self.session()  # says what does not fit
 

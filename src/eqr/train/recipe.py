@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from eqr.errors import UserError
-from eqr.model.config import Feedforward, LearnedStart, ReasonerConfig
+from eqr.model.config import LearnedStart, ReasonerConfig
 from eqr.tasks import task_named
 from eqr.train.averaging import Averaging
 from eqr.train.halting import AnyHalting, LearnedHalt
@@ -141,7 +141,7 @@ class Recipe(Value):
                 f"the task {task.name} has {shape[0]}x{shape[1]} of {shape[2]}"
             )
         depths = {self.schedule.depth, *self.evaluation.depths}
-        if isinstance(self.model.recurrence, Feedforward) and depths != {1}:
+        if self.model.greatest_depth == 1 and depths != {1}:
             raise ValueError(
                 "a feedforward model has depth 1: set schedule.depth and evaluation.depths to it"
             )

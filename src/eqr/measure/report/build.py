@@ -60,7 +60,8 @@ def write_report(
         raise UserError(f"--out {page}: a report is an .html file")
     source = open_source(run, plan, data=data, device=device)
     folder = page.with_suffix("")
-    traces = run_traces(source.reasoner, source.puzzles, plan.budget, folder / "cache", quiet=quiet)
+    budget = plan.budget(source.reasoner.config)
+    traces = run_traces(source.reasoner, source.puzzles, budget, folder / "cache", quiet=quiet)
     with progress("report", plan.landscapes + 8, unit="parts", quiet=quiet) as shown:
         head, sections = _sections(traces, source, plan, folder / "cache", shown)
         figures, tables = _export(folder, [head, *(part for s in sections for part in s.parts)])

@@ -13,8 +13,9 @@ from eqr.data.splits import read_dataset, sample
 from eqr.errors import UserError
 from eqr.files import read_json
 from eqr.measure.evaluate import fitting_task
+from eqr.model.config import ReasonerConfig
 from eqr.model.reasoner import Reasoner
-from eqr.solve.budget import Budget
+from eqr.solve.budget import Budget, usual_depth
 from eqr.solve.loading import load_reasoner
 from eqr.train.recipe import Recipe
 from eqr.train.sources import run_data
@@ -27,24 +28,26 @@ class ReportPlan(Value):
     puzzles: PositiveInt = 128
     """Sampled from the split at random; all of it if it has fewer."""
     starts: PositiveInt = 8
-    depth: PositiveInt = 64
+    depth: PositiveInt | None = None
+    """64, or 1 for a model with nothing to iterate, where not given."""
     landscapes: Annotated[int, Field(ge=0)] = 4
     """Puzzles whose attractor landscape is drawn."""
     landscape_starts: Annotated[int, Field(ge=2)] = 64
-    landscape_depth: PositiveInt = 32
+    landscape_depth: PositiveInt | None = None
+    """32, likewise."""
     split: str | None = None
     """`test` if there is one, else `validation`."""
     seed: int = 0
 
-    @property
-    def budget(self) -> Budget:
+    def budget(self, model: ReasonerConfig) -> Budget:
         """The one run that everything but the landscapes is scored from."""
-        return Budget(depth=self.depth, breadth=self.starts, seed=self.seed)
+        depth = self.depth or usual_depth(model, 64)
+        return Budget(depth=depth, breadth=self.starts, seed=self.seed)
 
-    @property
-    def landscape_budget(self) -> Budget:
+    def landscape_budget(self, model: ReasonerConfig) -> Budget:
         """The run of each landscape, with starts of its own."""
-        return Budget(depth=self.landscape_depth, seed=self.seed + 1)
+        depth = self.landscape_depth or usual_depth(model, 32)
+        return Budget(depth=depth, seed=self.seed + 1)
 
 
 @dataclass(frozen=True, kw_only=True)

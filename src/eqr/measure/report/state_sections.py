@@ -140,7 +140,8 @@ def draw_landscape(source: Source, plan: ReportPlan, number: int, folder: Path) 
     """Run the many starts of one puzzle, or read them from the folder that keeps them."""
     puzzles, rules = source.puzzles, MODE_RULES
     puzzle, identity = np.array(puzzles.inputs[number]), int(puzzles.identities[number])
-    made_from = [model_digest(source.reasoner), plan.landscape_budget.digest(), rules.digest()]
+    budget = plan.landscape_budget(source.reasoner.config)
+    made_from = [model_digest(source.reasoner), budget.digest(), rules.digest()]
     made_from += [str(plan.landscape_starts), str(identity), puzzle.tobytes().hex()]
     key = hashlib.sha256("/".join(made_from).encode()).hexdigest()[:16]
     path = folder / f"landscape-{key}.npz"
@@ -151,7 +152,7 @@ def draw_landscape(source: Source, plan: ReportPlan, number: int, folder: Path) 
         puzzle,
         np.array(puzzles.labels[number]),
         starts=plan.landscape_starts,
-        budget=plan.landscape_budget,
+        budget=budget,
         identity=identity,
         rules=rules,
     )
