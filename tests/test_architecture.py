@@ -13,10 +13,11 @@ SOURCE = Path(eqr.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "value", "files", "progress", "signals"),
+    ("errors", "value", "files", "progress", "signals", "locks"),
     ("tasks",),
     ("data",),
     ("model",),
+    ("runs",),
     ("solve",),
     ("train",),
     ("measure",),

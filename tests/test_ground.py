@@ -1,6 +1,7 @@
 """Laws of the ground: values compare by content and explain themselves, files appear whole or not at all."""
 
 import json
+import os
 from typing import Annotated, Literal
 
 import pytest
@@ -105,6 +106,60 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     with new_folder(tmp_path / "a", replacing="x") as folder:
         (folder / "y").write_text("two")
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["y"]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize(("replacing", "refusal"), [(None, "already exists"), ("x", "no x in it")])
+def test_a_folder_that_appears_meanwhile_is_not_replaced(tmp_path, replacing, refusal):
+    def make_while_another_does() -> None:
+        with new_folder(tmp_path / "a", replacing=replacing) as folder:
+            (folder / "x").write_text("ours")
+            (tmp_path / "a").mkdir()
+            (tmp_path / "a" / "theirs").write_text("precious")
+
+    with pytest.raises(UserError, match=refusal):
+        make_while_another_does()
+    assert [path.name for path in tmp_path.rglob("*")] == ["a", "theirs"]
+
+
+def abandoned(path):
+    """Make a temporary file or folder look like that of a writer killed long ago."""
+    os.utime(path, (0, 0))
+
+
+def test_leftovers_of_killed_writers_go_with_the_next_write(tmp_path):
+    (tmp_path / ".a.json.abcd1234.tmp").write_text("half")
+    (tmp_path / ".a.json.young123.tmp").write_text("maybe not locked yet")
+    (tmp_path / ".a.json.swp").write_text("an editor's")
+    (tmp_path / ".b.json.abcd1234.tmp").write_text("of another target")
+    for path in tmp_path.iterdir():
+        if "young" not in path.name:
+            abandoned(path)
+    write_json(tmp_path / "a.json", {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".a.json.swp",
+        ".a.json.young123.tmp",
+        ".b.json.abcd1234.tmp",
+        "a.json",
+    ]
+
+
+def test_a_living_writer_keeps_its_temporary_file(tmp_path):
+    with new_file(tmp_path / "a") as mine:
+        mine.write_text("first")
+        abandoned(mine)
+        write_json(tmp_path / "a", "second")
+    assert (tmp_path / "a").read_text() == "first"
+
+
+def test_what_a_killed_replacement_had_moved_away_comes_back(tmp_path):
+    for name in (".a.abcd1234.tmp", ".a.abcd1234.tmp.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x").write_text(name)
+        abandoned(tmp_path / name)
+    with pytest.raises(UserError, match="already exists"), new_folder(tmp_path / "a"):
+        pass
+    assert (tmp_path / "a" / "x").read_text() == ".a.abcd1234.tmp.old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 

@@ -1,30 +1,39 @@
 """Writing files so that a crash, a full disk or Ctrl-C never leaves half of one behind.
 
 Everything eqr saves goes through here: written beside its target under a temporary name, flushed to disk,
-then renamed into place, which the file system does at once or not at all.
+then renamed into place, which the file system does at once or not at all. A killed process cannot take its
+temporary files with it; the next write to the same target does.
 """
 
+import glob
 import json
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from eqr.errors import UserError
+from eqr.locks import try_lock
+
+TEMPORARY, REPLACED = ".tmp", ".old"
+SWEPT_AFTER = 60.0
+"""Seconds: a temporary file as young as that may not be locked yet."""
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
     """Give a temporary path to write; on success it becomes `path`, on any failure it vanishes."""
     make_folder(path.parent)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    _sweep(path)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=TEMPORARY)
     os.close(handle)
     temporary = Path(name)
     try:
-        with _plain_errors(path):
+        with _plain_errors(path), _in_use(temporary):
             yield temporary
             _flush(temporary)
             temporary.chmod(0o644)
@@ -40,27 +49,86 @@ def new_folder(path: Path, *, replacing: str | None = None) -> Iterator[Path]:
     A folder that is there already is replaced only if it has a file called `replacing`, by which one can tell
     that it is of the same kind; None replaces nothing but an empty folder.
     """
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        if replacing is None:
-            raise UserError(f"{path} already exists; choose another --out, or add --overwrite to replace it")
-        if not (path / replacing).is_file():
-            raise UserError(f"{path} has no {replacing} in it, so --overwrite will not remove it")
     make_folder(path.parent)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    _sweep(path)
+    _require_replaceable(path, replacing)
+    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=TEMPORARY))
     try:
-        with _plain_errors(path):
+        with _plain_errors(path), _in_use(temporary):
             yield temporary
             for file in temporary.rglob("*"):
                 if file.is_file():
                     _flush(file)
             temporary.chmod(0o755)
-            old = temporary.with_name(temporary.name + ".old")
-            if path.exists():
+            _require_replaceable(path, replacing)  # it may have appeared, or become another's, meanwhile
+            old = temporary.with_name(temporary.name + REPLACED)
+            if path.exists() and replacing is None:
+                path.rmdir()  # fails unless it is empty
+            elif path.exists():
                 path.rename(old)
             temporary.rename(path)
-            shutil.rmtree(old, ignore_errors=True)
+            remove(old)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        remove(temporary)
+
+
+def _require_replaceable(path: Path, replacing: str | None) -> None:
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if replacing is None:
+            raise UserError(f"{path} already exists; choose another --out, or add --overwrite to replace it")
+        if not (path / replacing).is_file():
+            raise UserError(f"{path} has no {replacing} in it, so --overwrite will not remove it")
+
+
+def leftovers(folder: Path, name: str | None = None) -> list[Path]:
+    """Return the temporary files and folders of unfinished writes to `name` in a folder, or to anything."""
+    pattern = "*" if name is None else glob.escape(name)
+    return sorted(folder.glob(f".{pattern}.????????{TEMPORARY}"))
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link (never what it leads to) or a whole folder."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what killed writers to `path` have left, bringing back what they were about to replace."""
+    for temporary in leftovers(path.parent, path.name):
+        with suppress(OSError):
+            if time.time() - temporary.stat().st_mtime > SWEPT_AFTER and _abandoned(temporary):
+                old = temporary.with_name(temporary.name + REPLACED)
+                if old.exists() and not path.exists():
+                    old.rename(path)
+                remove(old)
+                remove(temporary)
+
+
+@contextmanager
+def _in_use(temporary: Path) -> Iterator[None]:
+    """Hold a lock on a temporary file or folder, by which others see that its writer lives."""
+    if os.name != "posix":  # elsewhere an open file cannot be renamed
+        yield
+        return
+    handle = os.open(temporary, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # file systems without locks
+            try_lock(handle)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _abandoned(temporary: Path) -> bool:
+    if os.name != "posix":
+        return False
+    handle = os.open(temporary, os.O_RDONLY)
+    try:
+        return try_lock(handle)
+    finally:
+        os.close(handle)
 
 
 def make_folder(path: Path) -> None:

@@ -20,14 +20,17 @@ LOG_SECONDS = 10.0
 class Progress:
     """Counts work done; `advance` is cheap enough for an inner loop."""
 
-    def __init__(self, label: str, total: int | None, *, unit: str = "", quiet: bool = False) -> None:
+    def __init__(
+        self, label: str, total: int | None, *, unit: str = "", done: int = 0, quiet: bool = False
+    ) -> None:
+        """Begin with `done` units that were done before and do not count in the rate."""
         self.label, self.total, self.unit = label, total, unit
-        self.done = 0
+        self.done = self._before = done
         self._quiet = quiet
         self._started = self._said = time.monotonic()
         self._live: tuple[RichProgress, TaskID] | None = None
         if not quiet and sys.stderr.isatty():
-            self._live = _bar(label, total, unit)
+            self._live = _bar(label, total, unit, done)
 
     def advance(self, count: int = 1, note: str = "") -> None:
         """Say that `count` more units are done; `note` replaces the text behind the bar."""
@@ -41,7 +44,7 @@ class Progress:
 
     def _line(self, note: str) -> str:
         seconds = max(time.monotonic() - self._started, 1e-9)
-        rate = self.done / seconds
+        rate = (self.done - self._before) / seconds
         text = f"{self.label}: {self.done:,}" + (f" of {self.total:,}" if self.total is not None else "")
         text += f" {self.unit}, {rate:,.1f}/s"
         if self.total is not None and rate > 0:
@@ -61,38 +64,54 @@ class Progress:
 
 
 @contextmanager
-def progress(label: str, total: int | None, *, unit: str = "", quiet: bool = False) -> Iterator[Progress]:
-    """Show progress on stderr while the block runs."""
-    with Progress(label, total, unit=unit, quiet=quiet) as shown:
+def progress(
+    label: str, total: int | None, *, unit: str = "", done: int = 0, quiet: bool = False
+) -> Iterator[Progress]:
+    """Show progress on stderr while the block runs; `done` units were done before it."""
+    with Progress(label, total, unit=unit, done=done, quiet=quiet) as shown:
         yield shown
 
 
-def _bar(label: str, total: int | None, unit: str) -> "tuple[RichProgress, TaskID]":
+def _bar(label: str, total: int | None, unit: str, done: int) -> "tuple[RichProgress, TaskID]":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as RichProgress
-    from rich.table import Column
 
+    rate_column, note_column = _columns()
+    console = Console(stderr=True)
     bar = RichProgress(
         TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
+        BarColumn(bar_width=_bar_width(console.width)),
         MofNCompleteColumn(),
         TextColumn("{task.fields[unit]}"),
-        _rate_column(),
+        rate_column,
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", table_column=Column()),  # in a narrow terminal only the note wraps
-        console=Console(stderr=True),
+        note_column,
+        console=console,
         transient=False,
     )
-    return bar, bar.add_task(label, total=total, unit=unit, note="")
+    return bar, bar.add_task(label, total=total, completed=done, unit=unit, note="", width=console.width)
 
 
-def _rate_column() -> "ProgressColumn":
+def _bar_width(terminal: int) -> int:
+    return 30 if terminal >= 120 else 10
+
+
+def _columns() -> "tuple[ProgressColumn, ProgressColumn]":
     from rich.progress import ProgressColumn, Task
     from rich.text import Text
 
-    class RateColumn(ProgressColumn):
+    class Rate(ProgressColumn):
         def render(self, task: Task) -> Text:
             return Text(f"{task.speed:,.1f}/s" if task.speed else "", style="cyan")
 
-    return RateColumn()
+    class Note(ProgressColumn):
+        """As much of the note as fits behind the rest, so that a bar stays one line."""
+
+        def render(self, task: Task) -> Text:
+            terminal = task.fields["width"]
+            count = 2 * len(str(task.total)) + 1
+            rest = len(task.description) + _bar_width(terminal) + count + len(task.fields["unit"]) + 26
+            return Text(task.fields["note"][: max(terminal - rest, 0)])
+
+    return Rate(), Note()

@@ -20,13 +20,22 @@ def run(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
 
 
-def test_a_run_prints_its_recipe_and_ends_in_a_model(tmp_path):
+def test_a_run_says_what_it_does_and_ends_in_a_model(tmp_path):
     result = run(*TINY, "--out", tmp_path / "run")
     assert result.exit_code == 0
-    assert '"steps": 6' in result.stdout
+    assert "training: 6 steps of 4 rows" in result.stdout
+    assert len(result.stdout.splitlines()) < 10
     assert "exact accuracy by depth 1:" in result.stdout
     assert (tmp_path / "run" / "best" / "model.safetensors").is_file()
-    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["rows"] == 4
+    recipe = (tmp_path / "run" / "recipe.json").read_text()
+    assert json.loads(recipe)["rows"] == 4
+    whole = run(*TINY, "--out", tmp_path / "run", "--resume", "--verbose")
+    assert whole.stdout.startswith(recipe)
+
+
+def test_resuming_without_a_recipe_needs_a_run(tmp_path):
+    with pytest.raises(UserError, match="nowhere holds no run to go on with"):
+        run("train", "--resume", "--out", tmp_path / "nowhere")
 
 
 def test_json_is_the_summary_alone_and_resume_needs_no_recipe(tmp_path):

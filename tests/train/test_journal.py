@@ -8,6 +8,7 @@ import pytest
 from small_runs import small_recipe
 
 from eqr.errors import UserError
+from eqr.runs import RunFolder
 from eqr.train.journal import Journal, Meter
 from eqr.train.recipe import Saving
 
@@ -26,12 +27,12 @@ def test_a_meter_averages_by_step_by_row_and_by_halted_row():
 
 
 def test_records_after_the_checkpoint_are_dropped_on_resume(tmp_path):
-    journal = Journal(tmp_path, small_recipe(), step=0)
+    journal = Journal(RunFolder(tmp_path), small_recipe(), step=0)
     for step in (5, 10, 15):
         journal.write("train", step, {"loss": step / 10})
     with journal.path.open("a") as file:
         file.write('{"kind": "train", "st')  # cut short by the end of the process
-    Journal(tmp_path, small_recipe(), step=10).write("train", 12, {"loss": 9.0})
+    Journal(RunFolder(tmp_path), small_recipe(), step=10).write("train", 12, {"loss": 9.0})
     steps = [json.loads(line)["step"] for line in journal.path.read_text().splitlines()]
     assert steps == [5, 10, 12]
 
@@ -41,7 +42,7 @@ def test_a_missing_tracker_names_the_extra(tmp_path, monkeypatch, name):
     monkeypatch.setitem(sys.modules, {"tensorboard": "torch.utils.tensorboard"}.get(name, name), None)
     recipe = small_recipe(saving=Saving(trackers=(name,)))
     with pytest.raises(UserError, match=r"pip install 'eqr\[tracking\]'"):
-        Journal(tmp_path, recipe, step=0)
+        Journal(RunFolder(tmp_path), recipe, step=0)
 
 
 def test_trackers_get_every_number(tmp_path, monkeypatch):
@@ -64,7 +65,9 @@ def test_trackers_get_every_number(tmp_path, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "trackio", trackio)
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=Writer))
-    journal = Journal(tmp_path, small_recipe(saving=Saving(trackers=("tensorboard", "trackio"))), step=0)
+    journal = Journal(
+        RunFolder(tmp_path), small_recipe(saving=Saving(trackers=("tensorboard", "trackio"))), step=0
+    )
     journal.write("train", 3, {"loss": 0.5, "puzzles": 7})
     journal.close()
     assert seen == [

@@ -16,11 +16,11 @@ from small_runs import small_recipe
 from eqr.errors import UserError
 from eqr.files import read_json, write_json
 from eqr.model.reasoner import Reasoner
-from eqr.train import run as running
 from eqr.train.checkpoint import Checkpoints, read
+from eqr.train.evaluate import Score
 from eqr.train.halting import OracleHalt
 from eqr.train.optimizer import AdamAtan2, Decay, Muon, Rate
-from eqr.train.recipe import Generated, Saving
+from eqr.train.recipe import Folder, Generated, Saving
 from eqr.train.run import train
 from eqr.train.schedule import TerminalDetached
 from eqr.train.trainer import Trainer
@@ -144,16 +144,153 @@ def test_a_folder_in_use_is_not_touched_unasked(straight, tmp_path):
     with pytest.raises(UserError, match="--resume to go on or --overwrite"):
         train(small_recipe(), straight[0], quiet=True)
     (tmp_path / "letters.txt").write_text("dear")
-    with pytest.raises(UserError, match="not a training run"):
-        train(small_recipe(), tmp_path, overwrite=True, quiet=True)
-    assert (tmp_path / "letters.txt").read_text() == "dear"
+    for how in ({"overwrite": True}, {"resume": True}, {}):
+        with pytest.raises(UserError, match=r"not a training run \(letters\.txt is in it\)"):
+            train(small_recipe(), tmp_path, quiet=True, **how)
+    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
 
 
 def test_overwrite_begins_anew(straight, tmp_path):
     run = tmp_path / "run"
     train(small_recipe(seed=5, steps=8), run, quiet=True)
+    mine = [run / ".git" / "config", run / "src" / "code.py", run / "best" / "evaluations" / "table"]
+    for path in mine:
+        path.parent.mkdir(parents=True)
+        path.write_text("mine")
+    elsewhere = tmp_path / "elsewhere"
+    (run / "last").rename(elsewhere)
+    (run / "last").symlink_to(elsewhere)
+    kept = sorted(path.name for path in elsewhere.iterdir())
     train(small_recipe(), run, overwrite=True, quiet=True)
     assert_same_run(straight[0], run)
+    assert [path.read_text() for path in mine] == ["mine"] * 3
+    assert sorted(path.name for path in elsewhere.iterdir()) == kept
+    assert not (run / "last").is_symlink()
+
+
+def contents(run):
+    return {path.relative_to(run): path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def test_overwrite_touches_nothing_before_the_new_run_stands_ready(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    train(small_recipe(steps=8), run, quiet=True)
+    before = contents(run)
+    missing = small_recipe(data=Folder(task="sudoku-4x4", path=str(tmp_path / "nowhere")))
+    with pytest.raises(UserError, match="nowhere"):
+        train(missing, run, overwrite=True, quiet=True)
+
+    def broken(*_, **__):
+        raise UserError("this model cannot be built")
+
+    monkeypatch.setattr("eqr.train.run.Trainer", broken)
+    with pytest.raises(UserError, match="cannot be built"):
+        train(small_recipe(), run, overwrite=True, quiet=True)
+    assert contents(run) == before
+    with pytest.raises(UserError, match="nowhere"):
+        train(missing, tmp_path / "new", quiet=True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_that_another_process_holds_is_left_alone(straight, tmp_path):
+    code = (
+        "import sys; from pathlib import Path; from eqr.runs import RunFolder\n"
+        "with RunFolder(Path(sys.argv[1])).held(): print('held', flush=True); sys.stdin.read()"
+    )
+    run = tmp_path / "run"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout.readline() == "held\n"
+        for how in ({"overwrite": True}, {"resume": True}, {}):
+            with pytest.raises(UserError, match=rf"run is in use by process {holder.pid} on .* since 20"):
+                train(small_recipe(), run, quiet=True, **how)
+        holder.kill()
+    assert (run / ".lock").is_file(), "killed, it could not tidy up"
+    train(small_recipe(), run, quiet=True)
+    assert_same_run(straight[0], run)
+    assert not (run / ".lock").exists()
+
+
+def test_best_goes_back_with_the_checkpoint(tmp_path, monkeypatch):
+    scores = iter([0.5, 0.1, 0.9, 0.2, 0.2, 0.2])
+
+    def scored(*arguments, **options):
+        return Score({1: next(scores)}, 16)
+
+    monkeypatch.setattr("eqr.train.run.evaluate", scored)
+    recipe = small_recipe(
+        steps=40,
+        evaluation=small_recipe().evaluation.replace(depths=(1,)),
+        saving=Saving(checkpoint_every=25),
+    )
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        stop_at(patch, 33)  # evaluated at 10, 20 and, best of all, at 30; the checkpoint is of 25
+        with pytest.raises(MemoryError):
+            train(recipe, run, quiet=True)
+    future = (run / "best" / "model.safetensors").read_bytes()
+    outcome = train(recipe.replace(time_limit=1e-9), run, resume=True, quiet=True)
+    assert outcome.summary["steps"] == 25
+    assert outcome.summary["best"]["step"] == 10
+    assert (run / "best" / "model.safetensors").read_bytes() != future
+    tensors = last_tensors(run)
+    for name, tensor in Reasoner.from_pretrained(run / "best").state_dict().items():
+        assert torch.equal(tensor, tensors[f"best.{name}"])
+
+
+def test_a_kill_before_the_first_checkpoint_leaves_no_best(tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    recipe = small_recipe(saving=Saving(checkpoint_every=100))
+    with monkeypatch.context() as patch:
+        stop_at(patch, 15)
+        with pytest.raises(MemoryError):
+            train(recipe, run, quiet=True)
+    assert (run / "best").is_dir()
+    seen = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", lambda self, *_: seen.append((run / "best").exists()) or 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            train(recipe, run, resume=True, quiet=True)
+    assert seen == [False]
+
+
+def test_the_test_set_is_read_once_even_if_the_summary_was_never_written(straight, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+
+    def killed(path, data):
+        if path.name == "summary.json":
+            raise MemoryError("killed")
+        write_json(path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("eqr.train.run.write_json", killed)
+        with pytest.raises(MemoryError):
+            train(small_recipe(), run, quiet=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("eqr.train.run.evaluate", lambda *_, **__: pytest.fail("read again"))
+        outcome = train(small_recipe(), run, resume=True, quiet=True)
+    assert outcome.summary["test"] == straight[1].summary["test"]
+    assert_same_run(straight[0], run)
+    for name in ("best", "last"):
+        assert contents(run / name) == contents(straight[0] / name)
+
+
+def test_leftovers_of_killed_writes_are_swept(straight, tmp_path):
+    run = tmp_path / "run"
+    train(small_recipe(), run, quiet=True)
+    before = contents(run)
+    for folder in (run, run / "checkpoints", run / "best", run / "last", run / "data"):
+        (folder / ".summary.json.abcd1234.tmp").write_text("half")
+    (run / "data" / ".0123456789abcdef.abcd1234.tmp").mkdir()
+    (run / ".recipe.json.swp").write_text("an editor's")
+    train(small_recipe(), run, resume=True, quiet=True)
+    assert contents(run) == {**before, Path(".recipe.json.swp"): b"an editor's"}
+
+
+def test_resuming_where_nothing_is_says_so(tmp_path, capsys):
+    train(small_recipe(steps=2), tmp_path / "run", resume=True, quiet=True)
+    assert "run has nothing to resume; beginning a new run there" in capsys.readouterr().err
 
 
 def test_a_changed_recipe_names_the_field(tmp_path):
@@ -178,7 +315,7 @@ def test_a_loss_that_is_no_number_stops_and_names_the_step(tmp_path, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(AdamAtan2, "step", poisoned)
-        with pytest.raises(UserError, match=r"not finite at step 10.*step-000000007.*--resume"):
+        with pytest.raises(UserError, match=r"not finite at step 10.*--resume would only repeat.*anew"):
             train(small_recipe(), tmp_path / "run", quiet=True)
     assert torch.isfinite(last_tensors(tmp_path / "run")["weights"]).all()
 
@@ -222,7 +359,7 @@ def test_an_interrupt_checkpoints_and_leaves_the_test_set_alone(straight, tmp_pa
         patch.setattr(Trainer, "step", interrupted)
         outcome = train(small_recipe(), run, quiet=True)
     assert outcome.interrupted is signal.SIGINT
-    assert not (run / running.SUMMARY).exists()
+    assert not (run / "summary.json").exists()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     train(small_recipe(), run, resume=True, quiet=True)
     assert_same_run(straight[0], run)

@@ -56,21 +56,22 @@ def _head(number: int, text: str) -> None:
 
 
 def _train(recipe: "Recipe", run: Path) -> None:
-    from eqr.files import read_json
+    from eqr.runs import RunFolder
     from eqr.train.run import train
 
-    summary = run / "summary.json"
-    if summary.is_file() and read_json(summary).get("recipe_digest") == recipe.digest():
-        said = read_json(summary)
-        print(f"{run} is trained already ({said['steps']:,} steps, {said['seconds']:.0f} s): reusing it.")
+    folder = RunFolder(run)
+    summary = folder.summary()
+    if summary.get("recipe_digest") == recipe.digest():
+        print(
+            f"{run} is trained already ({summary['steps']:,} steps, {summary['seconds']:.0f} s): reusing it."
+        )
         return
     model = recipe.model
     print(
         f"width {model.width}, {model.layers_per_segment} layers a segment, {recipe.rows} rows, "
         f"{recipe.steps:,} steps of {recipe.optimizer.kind}; Ctrl-C keeps what was learned."
     )
-    begun = (run / "recipe.json").is_file()
-    outcome = train(recipe, run, resume=begun and not summary.is_file(), overwrite=summary.is_file())
+    outcome = train(recipe, run, resume=folder.begun and not summary, overwrite=bool(summary))
     if outcome.interrupted is not None:
         print("stopped; `eqr demo` goes on from here", file=sys.stderr)
         raise typer.Exit(128 + outcome.interrupted)
@@ -119,10 +120,12 @@ def _solve_hardest(run: Path, traces: "Traces", starts: int) -> None:
 
 
 def _show_next(run: Path, page: Path, traces: "Traces", plan: "ReportPlan") -> None:
+    from eqr.runs import RunFolder
+
     puzzle = "".join(traces.task.symbols[token - 1] for token in traces.puzzles.inputs[0])
     print(
         f"report: {page} (open it in a browser; {plan.puzzles} puzzles, {plan.starts} starts each)\n"
-        f"model:  {run / 'best'}\n\n"
+        f"model:  {RunFolder(run).best}\n\n"
         f"Try next:\n"
         f"  eqr solve {run} {puzzle} --trace\n"
         f"  eqr train sudoku-9x9 --out runs/sudoku-9x9\n"

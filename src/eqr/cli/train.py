@@ -47,6 +47,7 @@ def train(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that is there.")] = False,
     show: Annotated[bool, typer.Option("--show", help="Print the resolved recipe and stop.")] = False,
     as_list: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the whole recipe first.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
 ) -> None:
     """Train a model by a recipe."""
@@ -54,7 +55,7 @@ def train(
         _list(as_json)
         return
     if recipe is None and resume and out is not None:
-        recipe = str(out / "recipe.json")
+        recipe = _recipe_of_run(out)
     if recipe is None:
         raise UserError("name a recipe, such as sudoku-6x6; `eqr train --list` shows them all")
     changes = list(settings or [])
@@ -67,7 +68,20 @@ def train(
     if resume and overwrite:
         raise UserError("--resume and --overwrite exclude each other")
     # one flat folder of runs: a variant's must not lie inside that of the recipe it varies
-    _train(resolved, out or Path("runs") / resolved.name.replace("/", "-"), resume, overwrite, as_json)
+    run = out or Path("runs") / resolved.name.replace("/", "-")
+    speaks = os.environ.get("RANK", "0") == "0"
+    if speaks and not as_json:
+        print(json.dumps(resolved.to_json(), indent=2) if verbose else _outline(resolved, run), flush=True)
+    _train(resolved, run, resume, overwrite, as_json, speaks)
+
+
+def _recipe_of_run(run: Path) -> str:
+    from eqr.runs import RunFolder
+
+    recipe = RunFolder(run).recipe
+    if not recipe.is_file():
+        raise UserError(f"--resume: {run} holds no run to go on with; name a recipe to begin one there")
+    return str(recipe)
 
 
 def _recipe(name: str) -> "Recipe":
@@ -80,12 +94,26 @@ def _recipe(name: str) -> "Recipe":
     return recipe_named(name)
 
 
-def _train(recipe: "Recipe", run: Path, resume: bool, overwrite: bool, as_json: bool) -> None:
+def _outline(recipe: "Recipe", run: Path) -> str:
+    """Return what a person wants to see before it starts, in a few lines."""
+    data, model = recipe.data, recipe.model
+    if data.kind == "folder":
+        puzzles = f"puzzles of {data.path}"
+    else:
+        puzzles = "endless fresh puzzles" if data.endless else f"{data.train:,} generated puzzles"
+    limit = "" if recipe.time_limit is None else f", {recipe.time_limit:,.0f} s at most"
+    return (
+        f"{recipe.name}: {data.task}, {puzzles}\n"
+        f"model: width {model.width}, {model.blocks} blocks, {model.applications} applications a segment\n"
+        f"training: {recipe.steps:,} steps of {recipe.rows} rows{limit}; {recipe.schedule.kind}, "
+        f"{recipe.optimizer.kind} at rate {recipe.optimizer.rate:g}\n"
+        f"run: {run} (recipe.json there has the whole recipe; --verbose prints it)"
+    )
+
+
+def _train(recipe: "Recipe", run: Path, resume: bool, overwrite: bool, as_json: bool, speaks: bool) -> None:
     from eqr.train.run import train
 
-    speaks = os.environ.get("RANK", "0") == "0"
-    if speaks and not as_json:
-        print(json.dumps(recipe.to_json(), indent=2))
     outcome = train(recipe, run, resume=resume, overwrite=overwrite, quiet=as_json)
     if speaks:
         print(json.dumps(outcome.summary, indent=2) if as_json else _report(outcome.summary, run))
@@ -96,6 +124,8 @@ def _train(recipe: "Recipe", run: Path, resume: bool, overwrite: bool, as_json: 
 
 
 def _report(summary: dict[str, Any], run: Path) -> str:
+    from eqr.runs import RunFolder
+
     lines = [
         f"{summary['steps']:,} steps in {summary['seconds']:.0f} s, {summary['parameters']:,} parameters"
     ]
@@ -103,7 +133,7 @@ def _report(summary: dict[str, Any], run: Path) -> str:
         shares = [f"{name[6:]}: {value:.1%}" for name, value in scores.items() if name.startswith("exact@")]
         if shares:
             lines.append(f"{title}: exact accuracy by depth {', '.join(shares)}")
-    return "\n".join([*lines, f"model: {run / 'best'}"])
+    return "\n".join([*lines, f"model: {RunFolder(run).best}"])
 
 
 def _list(as_json: bool) -> None:

@@ -7,20 +7,20 @@ import torch
 
 from eqr.errors import UserError
 from eqr.model.reasoner import Reasoner
+from eqr.model.saving import CONFIG
+from eqr.runs import RunFolder
 from eqr.tasks.base import Task
-
-CONFIG = "config.json"
-BEST = "best"
 
 
 def model_folder(name: str | Path) -> Path | None:
     """Return the local folder with the model's `config.json`, None if the name is not a local path."""
     path = Path(name)
-    for folder in (path, path / BEST):
+    best = RunFolder(path).best
+    for folder in (path, best):
         if (folder / CONFIG).is_file():
             return folder
     if path.exists():
-        raise UserError(f"{path} holds no model: neither {CONFIG} nor {BEST}/{CONFIG} is in it")
+        raise UserError(f"{path} holds no model: neither {CONFIG} nor {best.name}/{CONFIG} is in it")
     return None
 
 

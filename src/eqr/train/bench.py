@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any, TypeVar
 
 from eqr.model.cut import RowPool
+from eqr.runs import RunFolder
 from eqr.train.journal import Journal, Meter
 from eqr.train.recipe import Recipe
 from eqr.train.sources import load_data, open_stream
@@ -53,7 +54,7 @@ class _TimedPool(RowPool):
 def step_cost(recipe: Recipe, *, steps: int = 200, warmup: int = 20) -> StepCost:
     """Train a recipe for some steps on cpu, with its data, optimizer and log, and time each step."""
     with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder)
+        run = RunFolder(Path(folder))
         splits = load_data(recipe.data, run, quiet=True)
         trainer = Trainer(recipe, open_stream(recipe, splits))
         trainer.pool = timed = _TimedPool(trainer.pool)

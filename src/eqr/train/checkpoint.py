@@ -64,8 +64,6 @@ class Checkpoints:
 
     def latest(self) -> Found | None:
         """Return the newest whole checkpoint, or None if there never was one."""
-        for unfinished in self.folder.glob(".step-*"):
-            unfinished.unlink(missing_ok=True)  # a write that the process did not live to complete
         damaged: list[str] = []
         for path in reversed(self.paths()):
             try:

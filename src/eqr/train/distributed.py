@@ -57,6 +57,13 @@ class World:
             dist.all_gather(parts, flat)
         return torch.cat(parts).to(values.dtype)
 
+    def agree(self, said: bool) -> bool:
+        """Return whether every process says so."""
+        if self.size == 1:
+            return said
+        device = "cuda" if dist.get_backend() == "nccl" else "cpu"
+        return self.sum(torch.tensor([float(said)], device=device)).item() == self.size
+
     def together(self) -> None:
         """Wait until every process has come here."""
         if self.size > 1:

@@ -1,5 +1,6 @@
 """Judging a model while it trains: exact accuracy on held-out puzzles at several depths, in one rollout."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from eqr.solve.rollout import Dynamics, unroll
 from eqr.train.distributed import World
 from eqr.train.loss import all_right
 
+EXACT = "exact@"
 ROWS = 128
 """Puzzles that run side by side."""
 
@@ -31,7 +33,13 @@ class Score:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON data, an entry for each depth."""
-        return {"puzzles": self.puzzles, **{f"exact@{depth}": share for depth, share in self.exact.items()}}
+        return {"puzzles": self.puzzles, **{f"{EXACT}{depth}": share for depth, share in self.exact.items()}}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Score":
+        """Take it back from among other data."""
+        exact = {name.removeprefix(EXACT): share for name, share in data.items() if name.startswith(EXACT)}
+        return cls({int(depth): share for depth, share in exact.items()}, data["puzzles"])
 
 
 def evaluate(

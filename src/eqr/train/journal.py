@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
+from itertools import takewhile
 from typing import Any, Protocol
 
 from eqr.errors import UserError
 from eqr.files import new_file
+from eqr.runs import RunFolder
 from eqr.train.recipe import Recipe
 
 
@@ -46,12 +47,13 @@ class Meter:
 class Journal:
     """Appends records to `metrics.jsonl` and passes their numbers on to the trackers asked for."""
 
-    def __init__(self, run: Path, recipe: Recipe, *, step: int) -> None:
+    def __init__(self, folder: RunFolder, recipe: Recipe, *, step: int) -> None:
         """Open the journal of a run that stands at `step`; later records of a run cut short are dropped."""
-        self.path = run / "metrics.jsonl"
+        self.path = folder.metrics
         with new_file(self.path) as temporary:
-            temporary.write_text("".join(_lines_until(self.path, step)), encoding="utf-8")
-        self._trackers = [_TRACKERS[name](run, recipe) for name in recipe.saving.trackers]
+            lines = takewhile(lambda entry: entry[1]["step"] <= step, folder.lines())
+            temporary.write_text("".join(line for line, _ in lines), encoding="utf-8")
+        self._trackers = [_TRACKERS[name](folder, recipe) for name in recipe.saving.trackers]
 
     def write(self, kind: str, step: int, record: Mapping[str, Any]) -> None:
         """Append one record, whole."""
@@ -70,27 +72,13 @@ class Journal:
             tracker.close()
 
 
-def _lines_until(path: Path, step: int) -> list[str]:
-    """Return the whole lines of a journal up to a step."""
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else ():
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            break  # the write that the run's end cut short
-        if record["step"] > step or not line.endswith("\n"):
-            break
-        kept.append(line)
-    return kept
-
-
 class _TensorBoard:
-    def __init__(self, run: Path, recipe: Recipe) -> None:
+    def __init__(self, folder: RunFolder, recipe: Recipe) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise _missing("tensorboard") from None
-        self._writer: Any = SummaryWriter(str(run / "tensorboard"))
+        self._writer: Any = SummaryWriter(str(folder.tensorboard))
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
         for name, value in numbers.items():
@@ -101,13 +89,15 @@ class _TensorBoard:
 
 
 class _Trackio:
-    def __init__(self, run: Path, recipe: Recipe) -> None:
+    def __init__(self, folder: RunFolder, recipe: Recipe) -> None:
         try:
             import trackio
         except ImportError:
             raise _missing("trackio") from None
         self._trackio: Any = trackio
-        trackio.init(project=f"eqr-{recipe.name.replace('/', '-')}", name=run.name, config=recipe.to_json())
+        trackio.init(
+            project=f"eqr-{recipe.name.replace('/', '-')}", name=folder.path.name, config=recipe.to_json()
+        )
 
     def log(self, numbers: Mapping[str, float], step: int) -> None:
         self._trackio.log({**numbers, "step": step})

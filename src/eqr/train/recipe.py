@@ -11,7 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from eqr.errors import UserError
+from eqr.files import read_json
 from eqr.model.config import LearnedStart, ReasonerConfig
+from eqr.runs import RunFolder
 from eqr.tasks import task_named
 from eqr.train.averaging import Averaging
 from eqr.train.halting import AnyHalting, LearnedHalt
@@ -157,6 +159,11 @@ class Recipe(Value):
             )
         return self
 
+    @classmethod
+    def of_run(cls, folder: RunFolder) -> "Recipe":
+        """Read the recipe that a run was trained by."""
+        return cls.from_json(read_json(folder.recipe), where=str(folder.recipe))
+
     def with_settings(self, settings: list[str]) -> "Recipe":
         """Return a copy changed by `key=value` texts: dotted keys, JSON values, plain words as themselves."""
         data = self.to_json()
@@ -181,7 +188,7 @@ class Recipe(Value):
         ]
 
 
-_MAY_CHANGE = ("time_limit", "saving", "threads", "rows_per_cut", "device")
+_MAY_CHANGE = ("time_limit", "saving", "threads", "rows_per_cut", "device", "data.workers")
 """What may differ when a run goes on; the number of steps too, where nothing else depends on it."""
 
 

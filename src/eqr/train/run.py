@@ -1,39 +1,39 @@
-"""A training run in its folder: data, steps, evaluation, checkpoints, and its end, whatever ends it.
+"""A training run: data, steps, evaluation, checkpoints, and its end, whatever ends it.
 
-RUN/recipe.json       the resolved recipe
-RUN/data/             the puzzles, when the recipe generates them
-RUN/metrics.jsonl     one record per log interval and evaluation
-RUN/checkpoints/      the last few, for `--resume`
-RUN/best, RUN/last    models for `Reasoner.from_pretrained`, with averaged weights
-RUN/summary.json      written at the end, after the one look at the test set
+Every file is written whole, and whatever is written after a checkpoint is written again in the same way by a
+run that goes on from it. So the end of the process may come at any moment (`benchmarks/kills.py`).
 """
 
-import shutil
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from eqr.data import GeneratedStream, Splits
 from eqr.errors import UserError
-from eqr.files import make_folder, read_json, write_json
+from eqr.files import remove, write_json
 from eqr.model.card import Measured
 from eqr.model.reasoner import Reasoner
+from eqr.model.saving import WEIGHTS, read_weights
 from eqr.progress import Progress, progress
+from eqr.runs import RunFolder
 from eqr.signals import Requests, noted
 from eqr.train.checkpoint import Checkpoint, Checkpoints
 from eqr.train.distributed import LostRank, World, joined, local_device
 from eqr.train.evaluate import Score, evaluate
 from eqr.train.journal import Journal, Meter
 from eqr.train.recipe import Precision, Recipe
-from eqr.train.sources import DATA, fitted, load_data, open_stream
+from eqr.train.sources import fitted, load_data, open_stream
 from eqr.train.trainer import NotFinite, Trainer, Wishes
 
-RECIPE, SUMMARY = "recipe.json", "summary.json"
+BEST = "best."
+"""Prefix of the best weights in a checkpoint: going back to it goes back to them too."""
 
 
 @dataclass(frozen=True)
@@ -54,39 +54,43 @@ def train(
         raise UserError("precision = 'bfloat16' is for accelerators; on cpu use float32")
     if recipe.threads is not None:
         torch.set_num_threads(recipe.threads)
-    with joined(device) as world:
+    folder = RunFolder(run)
+    with joined(device) as world, folder.held() if world.first else nullcontext():
         if world.first:
-            prepare(recipe, run, resume=resume, overwrite=overwrite)
-            load_data(recipe.data, run, quiet=quiet)
+            require_place(recipe, folder, resume=resume, overwrite=overwrite)
+            load_data(recipe.data, folder, quiet=quiet)
         world.together()
-        splits = load_data(recipe.data, run, quiet=True)
+        splits = load_data(recipe.data, folder, quiet=True)
         recipe = fitted(recipe, splits)
-        if world.first:
-            write_json(run / RECIPE, recipe.to_json())
-        training = Training(recipe, run, splits, world, device, quiet=quiet or not world.first)
+        training = Training(recipe, folder, splits, world, device, quiet=quiet or not world.first)
+        if world.first:  # only now, when nothing that is missing or does not fit can stop the new run
+            if overwrite:
+                folder.clear()
+            folder.sweep()
+            write_json(folder.recipe, recipe.to_json())
+        world.together()
         try:
+            training.resume()
             return training.go()
-        except (NotFinite, LostRank) as error:
+        except NotFinite as error:
+            raise UserError(f"{error}. {training.fresh_start()}") from error
+        except LostRank as error:
             raise UserError(f"{error}. {training.kept()}") from error
         finally:
             training.close()
 
 
-def prepare(recipe: Recipe, run: Path, *, resume: bool, overwrite: bool) -> None:
-    """Make the run's folder ready, or say why this recipe cannot train in it."""
-    begun = run.exists() and (not run.is_dir() or any(run.iterdir()))
-    if begun and overwrite:
-        if not (run / RECIPE).is_file():
-            raise UserError(f"{run} is not a training run, so --overwrite will not remove it")
-        for old in run.iterdir():
-            if old.is_dir() and old.name != DATA:  # data are named by their digest and may be of use again
-                shutil.rmtree(old)
-            elif old.is_file():
-                old.unlink()
-    elif begun and not resume:
+def require_place(recipe: Recipe, folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
+    """Say why this recipe cannot train in this folder, if it cannot."""
+    run, foreign = folder.path, folder.foreign()
+    if foreign and not folder.recipe.is_file():
+        raise UserError(f"{run} is not a training run ({foreign[0]} is in it); choose another --out")
+    if folder.begun and not resume and not overwrite:
         raise UserError(f"{run} already exists; add --resume to go on or --overwrite to begin anew")
-    elif begun and (run / RECIPE).is_file():
-        before = Recipe.from_json(read_json(run / RECIPE), where=str(run / RECIPE))
+    if resume and not folder.begun:
+        print(f"{run} has nothing to resume; beginning a new run there", file=sys.stderr)
+    if resume and folder.recipe.is_file():
+        before = Recipe.of_run(folder)
         # the table of identities follows from the data, which are compared by themselves
         model = recipe.model.replace(identities=before.model.identities)
         changed = recipe.replace(model=model).changed_since(before)
@@ -95,28 +99,64 @@ def prepare(recipe: Recipe, run: Path, *, resume: bool, overwrite: bool) -> None
                 f"cannot resume {run}: the recipe has changed in {'; '.join(changed)}. "
                 "Undo the change, or train in another folder"
             )
-    make_folder(run)
 
 
 class Training:
     """One process's part in a run."""
 
     def __init__(
-        self, recipe: Recipe, run: Path, splits: Splits, world: World, device: torch.device, *, quiet: bool
+        self,
+        recipe: Recipe,
+        folder: RunFolder,
+        splits: Splits,
+        world: World,
+        device: torch.device,
+        *,
+        quiet: bool,
     ) -> None:
-        self.recipe, self.run, self.splits, self.world, self.quiet = recipe, run, splits, world, quiet
+        self.recipe, self.folder, self.splits, self.world, self.quiet = recipe, folder, splits, world, quiet
         self.trainer = Trainer(recipe, open_stream(recipe, splits), world=world, device=device)
-        self.checkpoints = Checkpoints(run / "checkpoints", recipe.saving.keep)
+        self.checkpoints = Checkpoints(folder.checkpoints, recipe.saving.keep)
         self.seconds = 0.0
         self.best: dict[str, Any] = {}
+        self.best_weights: dict[str, Tensor] = {}
         self.meter = Meter()
-        self._resume()
-        self.journal = Journal(run, recipe, step=self.step) if world.first else None
+        self.journal: Journal | None = None
 
     @property
     def step(self) -> int:
         """Optimizer steps behind us."""
         return self.trainer.step_number
+
+    def resume(self) -> None:
+        """Become what the last checkpoint says, if there is one, in memory and in the folder."""
+        found = self.checkpoints.latest()
+        if found is not None:
+            for problem in found.damaged:
+                self._say(f"{problem}; going back to the checkpoint before it")
+            self._restore(found.checkpoint)
+            self._say(f"going on from step {self.step:,}")
+        if not self.world.first:
+            return
+        if self.folder.summary().get("steps") != self.step:
+            # what was written after the checkpoint comes from a future that need not be this run's
+            remove(self.folder.summary_file)
+            self.folder.clear_folder(self.folder.last)
+            if self.best:
+                self._save_best("validation", Score.from_json(self.best))
+            else:
+                self.folder.clear_folder(self.folder.best)
+        self.journal = Journal(self.folder, self.recipe, step=self.step)
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        record, tensors = checkpoint.record, checkpoint.tensors
+        self.trainer.restore(checkpoint.step, tensors, record)
+        self.seconds, self.best, self.meter = record["seconds"], record["best"], Meter(record["meter"])
+        self.best_weights = {
+            name.removeprefix(BEST): tensor for name, tensor in tensors.items() if name.startswith(BEST)
+        }
+        if self.best and not self.best_weights:  # written before checkpoints held them
+            self.best_weights = read_weights(self.folder.best / WEIGHTS)
 
     def go(self) -> Outcome:
         """Train to the end, or until asked to stop."""
@@ -139,7 +179,7 @@ class Training:
         recipe = self.recipe
         limit = recipe.time_limit or float("inf")
         over, interrupted = self.seconds >= limit, False
-        with progress("training", recipe.steps - self.step, unit="steps", quiet=self.quiet) as shown:
+        with progress("training", recipe.steps, unit="steps", done=self.step, quiet=self.quiet) as shown:
             line = _Line(shown)
             while self.step < recipe.steps and not over and not interrupted:
                 wishes = Wishes(time_over=self.seconds >= limit, interrupted=bool(requests))
@@ -158,6 +198,16 @@ class Training:
             return "No checkpoint was written yet"
         return f"The last good state is {paths[-1]}; go on from it with --resume"
 
+    def fresh_start(self) -> str:
+        """Say what to do when these settings cannot go on."""
+        kept = (
+            f"; {self.folder.best} keeps the best weights, of step {self.best['step']:,}" if self.best else ""
+        )
+        return (
+            "A run keeps its settings, so --resume would only repeat that: train anew in another --out, "
+            f"or with --overwrite{kept}"
+        )
+
     def save_checkpoint(self) -> None:
         """Write everything needed to go on from here; all processes take part."""
         tensors = self.trainer.tensors()
@@ -167,6 +217,7 @@ class Training:
             "best": self.best,
             "meter": self.meter.sums,
         }
+        tensors |= {f"{BEST}{name}": tensor for name, tensor in self.best_weights.items()}
         if self.world.first:
             self.checkpoints.save(Checkpoint(self.step, tensors, record))
 
@@ -181,18 +232,6 @@ class Training:
             "seconds": self.seconds,
             "best": self.best,
         }
-
-    def _resume(self) -> None:
-        found = self.checkpoints.latest()
-        if found is None:
-            return
-        for problem in found.damaged:
-            self._say(f"{problem}; going back to the checkpoint before it")
-        checkpoint = found.checkpoint
-        self.trainer.restore(checkpoint.step, checkpoint.tensors, checkpoint.record)
-        self.seconds, self.best = checkpoint.record["seconds"], checkpoint.record["best"]
-        self.meter = Meter(checkpoint.record["meter"])
-        self._say(f"going on from step {self.step:,}")
 
     def _after_step(self, line: "_Line", *, last: bool) -> None:
         step, saving = self.step, self.recipe.saving
@@ -219,37 +258,52 @@ class Training:
         self._write("validation", {"seconds": self.seconds, **score.to_json()})
         if score.best >= self.best.get("exact", 0.0):  # of equals the later, better averaged one
             self.best = {"step": self.step, "exact": score.best, **score.to_json()}
-            if self.world.first:
-                model.save_pretrained(self.run / "best", measured=measured("validation", score))
+            self.best_weights = {name: tensor.cpu().clone() for name, tensor in model.state_dict().items()}
+            self._save_best("validation", score)
         return score
+
+    def _best_model(self) -> Reasoner:
+        model = Reasoner(self.recipe.model)
+        model.load_state_dict(self.best_weights)
+        return model
+
+    def _save_best(self, split: str, score: Score) -> None:
+        if self.world.first:
+            self._best_model().save_pretrained(self.folder.best, measured=measured(split, score))
 
     def _finish(self) -> dict[str, Any]:
         """Save the last weights, look at the test set once, with the best ones, and sum up."""
-        said: dict[str, Any] = read_json(self.run / SUMMARY) if (self.run / SUMMARY).is_file() else {}
-        if said.get("steps") == self.step:
-            return said  # resumed after its end: the one look at the test set has been taken
+        before = self.folder.summary()
+        if before.get("steps") == self.step:
+            return before  # resumed after its end
         summary = self.summary()
         if self.world.first:
-            self.trainer.averaged().save_pretrained(self.run / "last", measured=())
+            self.trainer.averaged().save_pretrained(self.folder.last, measured=())
         if "test" in self.splits.sets:
-            plan = self.recipe.evaluation
-            self.world.together()
-            best = Reasoner.from_pretrained(self.run / "best").to(self.trainer.device)
-            score = evaluate(
-                best,
-                self.splits["test"],
-                plan.depths,
-                count=plan.test_puzzles,
-                seed=plan.seed,
-                world=self.world,
-            )
+            score = self._test()
             summary["test"] = score.to_json()
-            self._write("test", score.to_json())
-            if self.world.first:
-                best.save_pretrained(self.run / "best", measured=measured("test", score))
+            self._save_best("test", score)
         if self.world.first:
-            write_json(self.run / SUMMARY, summary)
+            write_json(self.folder.summary_file, summary)
         return summary
+
+    def _test(self) -> Score:
+        """Return the score on the test set, from the journal if the look at it was taken before."""
+        taken = [record for record in self.folder.records() if record["kind"] == "test"]
+        known = bool(taken) and taken[-1]["step"] == self.step
+        if self.world.agree(known):
+            return Score.from_json(taken[-1])
+        plan = self.recipe.evaluation
+        score = evaluate(
+            self._best_model().to(self.trainer.device),
+            self.splits["test"],
+            plan.depths,
+            count=plan.test_puzzles,
+            seed=plan.seed,
+            world=self.world,
+        )
+        self._write("test", score.to_json())
+        return score
 
     def _write(self, kind: str, record: dict[str, Any]) -> None:
         if self.journal is not None:

@@ -6,19 +6,16 @@ from eqr.data import Batches, GeneratedStream, Splits
 from eqr.data.generated import generate
 from eqr.data.splits import carve
 from eqr.errors import UserError
-from eqr.files import read_json
+from eqr.runs import RunFolder
 from eqr.tasks import task_named
 from eqr.train.recipe import Folder, Generated, Recipe
 
-DATA = "data"
-"""Folder of a run that keeps what was generated, by digest."""
 
-
-def load_data(data: Generated | Folder, run: Path, *, quiet: bool = False) -> Splits:
+def load_data(data: Generated | Folder, folder: RunFolder, *, quiet: bool = False) -> Splits:
     """Return the splits a recipe names; generated ones are made once and then read from the run's folder."""
     if isinstance(data, Folder):
         return _from_folder(data)
-    kept = run / DATA / data.digest()
+    kept = folder.data(data.digest())
     if kept.is_dir():
         return Splits.load(kept)
     task = task_named(data.task)
@@ -42,10 +39,13 @@ def _from_folder(data: Folder) -> Splits:
 
 def run_data(run: Path) -> Path:
     """Return the dataset folder that a run was trained on."""
-    if not (run / "recipe.json").is_file():
-        raise UserError(f"{run} has no recipe.json that names its puzzles; give them with --data DIR")
-    data = Recipe.from_json(read_json(run / "recipe.json"), where=str(run / "recipe.json")).data
-    path = Path(data.path) if isinstance(data, Folder) else run / DATA / data.digest()
+    folder = RunFolder(run)
+    if not folder.recipe.is_file():
+        raise UserError(
+            f"{run} has no {folder.recipe.name} that names its puzzles; give them with --data DIR"
+        )
+    data = Recipe.of_run(folder).data
+    path = Path(data.path) if isinstance(data, Folder) else folder.data(data.digest())
     if not path.is_dir():
         raise UserError(f"the puzzles of {run} are not at {path} any more; give some with --data DIR")
     return path

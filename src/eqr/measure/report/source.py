@@ -1,6 +1,5 @@
 """What a report is made from: a run's model, recipe and journal, and the puzzles it is shown on."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,10 +10,10 @@ from pydantic import Field, PositiveInt
 from eqr.data import PuzzleSet, load_split
 from eqr.data.splits import read_dataset, sample
 from eqr.errors import UserError
-from eqr.files import read_json
 from eqr.measure.evaluate import fitting_task
 from eqr.model.config import ReasonerConfig
 from eqr.model.reasoner import Reasoner
+from eqr.runs import RunFolder
 from eqr.solve.budget import Budget, usual_depth
 from eqr.solve.loading import load_reasoner
 from eqr.train.recipe import Recipe
@@ -70,9 +69,8 @@ def open_source(run: Path, plan: ReportPlan, *, data: Path | None, device: str) 
     """Open a run (or a model folder, then with `data`) and draw the puzzles."""
     if not run.is_dir():
         raise UserError(f"{run} is not a folder; give a run that `eqr train` made, or a model folder")
-    recipe = None
-    if (run / "recipe.json").is_file():
-        recipe = Recipe.from_json(read_json(run / "recipe.json"), where=str(run / "recipe.json"))
+    kept = RunFolder(run)
+    recipe = Recipe.of_run(kept) if kept.recipe.is_file() else None
     folder = data or run_data(run)
     split = plan.split or ("test" if "test" in read_dataset(folder).splits else "validation")
     puzzles = load_split(folder, split)
@@ -90,17 +88,6 @@ def open_source(run: Path, plan: ReportPlan, *, data: Path | None, device: str) 
         data=folder,
         split=split,
         recipe=recipe,
-        records=_records(run / "metrics.jsonl"),
-        summary=read_json(run / "summary.json") if (run / "summary.json").is_file() else {},
+        records=kept.records(),
+        summary=kept.summary(),
     )
-
-
-def _records(path: Path) -> list[dict[str, Any]]:
-    """Read the journal; a last line that a killed run left half-written does not count."""
-    records = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return records

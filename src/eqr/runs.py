@@ -1,0 +1,156 @@
+"""`RunFolder`: the one place that knows what a training run keeps where, what is its own, and who holds it.
+
+RUN/recipe.json       the resolved recipe
+RUN/data/             the puzzles, when the recipe generates them, by digest
+RUN/metrics.jsonl     one record per log interval and evaluation
+RUN/checkpoints/      the last few, for `--resume`
+RUN/best, RUN/last    models for `Reasoner.from_pretrained`, with averaged weights
+RUN/tensorboard/      what that tracker writes, if asked for
+RUN/summary.json      written at the end, after the one look at the test set
+RUN/.lock             who trains here, while somebody does
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eqr.errors import UserError
+from eqr.files import leftovers, make_folder, read_json, remove
+from eqr.locks import held
+from eqr.model.saving import CARD, CONFIG, MEASURED, WEIGHTS
+
+RECIPE, METRICS, SUMMARY, LOCK = "recipe.json", "metrics.jsonl", "summary.json", ".lock"
+DATA, CHECKPOINTS, BEST, LAST, TENSORBOARD = "data", "checkpoints", "best", "last", "tensorboard"
+
+FILES = (RECIPE, METRICS, SUMMARY)
+MODEL = (WEIGHTS, CONFIG, MEASURED, CARD)
+INSIDE: dict[str, tuple[str, ...]] = {
+    # in the order in which they are removed: as long as a checkpoint is there the run can go on from it
+    CHECKPOINTS: ("step-*.safetensors",),
+    BEST: MODEL,
+    LAST: MODEL,
+    TENSORBOARD: ("events.out.tfevents.*",),
+}
+"""Folders of a run, and what in them is its own; other verbs and people may keep things beside that."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a training run, there or not yet."""
+
+    path: Path
+
+    @property
+    def recipe(self) -> Path:
+        """The recipe's file."""
+        return self.path / RECIPE
+
+    @property
+    def metrics(self) -> Path:
+        """The journal's file."""
+        return self.path / METRICS
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of checkpoints."""
+        return self.path / CHECKPOINTS
+
+    @property
+    def best(self) -> Path:
+        """The folder of the model that did best on validation puzzles."""
+        return self.path / BEST
+
+    @property
+    def last(self) -> Path:
+        """The folder of the model at the end."""
+        return self.path / LAST
+
+    @property
+    def tensorboard(self) -> Path:
+        """The folder of that tracker."""
+        return self.path / TENSORBOARD
+
+    @property
+    def summary_file(self) -> Path:
+        """Where the summary is written at the end."""
+        return self.path / SUMMARY
+
+    def data(self, digest: str) -> Path:
+        """Return where generated puzzles are kept, by the digest of what decides them."""
+        return self.path / DATA / digest
+
+    def summary(self) -> dict[str, Any]:
+        """Return the summary, empty for a run that has not ended."""
+        found: dict[str, Any] = read_json(self.summary_file) if self.summary_file.is_file() else {}
+        return found
+
+    def lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the journal's lines with what they say, up to one that the end of a process cut short."""
+        text = self.metrics.read_text(encoding="utf-8") if self.metrics.is_file() else ""
+        for line in text.splitlines(keepends=True):
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError:
+                return
+            if not line.endswith("\n"):
+                return
+            yield line, record
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return what the journal says."""
+        return [record for _, record in self.lines()]
+
+    @property
+    def begun(self) -> bool:
+        """Whether a run has left more here than its puzzles."""
+        return any((self.path / name).exists() for name in (*FILES, *INSIDE))
+
+    def foreign(self) -> list[str]:
+        """Return the names of what is here and no run's."""
+        own = {*FILES, *INSIDE, DATA, LOCK, *(path.name for path in leftovers(self.path))}
+        there = self.path.iterdir() if self.path.is_dir() else ()
+        return sorted(path.name for path in there if path.name not in own)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from training here; a folder that was made for nothing is removed again."""
+        if self.path.exists() and not self.path.is_dir():
+            raise UserError(f"{self.path} is a file; name a folder for the run with --out")
+        made = not self.path.exists()
+        make_folder(self.path)
+        try:
+            with held(self.path / LOCK, str(self.path)):
+                yield
+        finally:
+            if made:
+                with suppress(OSError):
+                    self.path.rmdir()
+
+    def sweep(self) -> None:
+        """Remove what killed writes have left; only for who holds the folder."""
+        for folder in (self.path, self.path / DATA, *(self.path / name for name in INSIDE)):
+            for path in leftovers(folder):
+                remove(path)
+
+    def clear(self) -> None:
+        """Remove a run, and nothing that is not a run's own; puzzles stay, they may be of use again."""
+        for name in INSIDE:
+            self.clear_folder(self.path / name)
+        for name in FILES:
+            remove(self.path / name)
+
+    def clear_folder(self, folder: Path) -> None:
+        """Remove the run's own from one of its folders; of a link the link, and nothing behind it."""
+        if folder.is_symlink():
+            folder.unlink()
+            return
+        for pattern in INSIDE[folder.name]:
+            for path in sorted(folder.glob(pattern), reverse=True):  # the newest checkpoint first
+                remove(path)
+        for path in leftovers(folder):
+            remove(path)
+        with suppress(OSError):
+            folder.rmdir()  # unless somebody else keeps something there
