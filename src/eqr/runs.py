@@ -20,10 +20,11 @@ from typing import Any
 from eqr.errors import UserError
 from eqr.files import leftovers, make_folder, read_json, remove
 from eqr.locks import held
-from eqr.model.saving import CARD, CONFIG, MEASURED, WEIGHTS
+from eqr.model.lookup import BEST, CONFIG
+from eqr.model.saving import CARD, MEASURED, WEIGHTS
 
 RECIPE, METRICS, SUMMARY, LOCK = "recipe.json", "metrics.jsonl", "summary.json", ".lock"
-DATA, CHECKPOINTS, BEST, LAST, TENSORBOARD = "data", "checkpoints", "best", "last", "tensorboard"
+DATA, CHECKPOINTS, LAST, TENSORBOARD = "data", "checkpoints", "last", "tensorboard"
 
 FILES = (RECIPE, METRICS, SUMMARY)
 MODEL = (WEIGHTS, CONFIG, MEASURED, CARD)

@@ -156,7 +156,7 @@ def test_selection_by_probe_probes(place):
 def test_models_and_tasks_must_fit(place):
     config = systems.eqr(task_named("sudoku-6x6"), width=16, round_hidden_to=16)
     Reasoner(config).save_pretrained(place / "other")
-    with pytest.raises(UserError, match=r"for sudoku-6x6, these puzzles are sudoku-4x4"):
+    with pytest.raises(UserError, match=r"reads 6x6 grids of 8 tokens; sudoku-4x4"):
         eqr("evaluate", place / "other", "--data", place / "data")
     with pytest.raises(UserError, match=r"holds no model"):
         eqr("evaluate", place / "data", "--data", place / "data")

@@ -25,6 +25,7 @@ COMMANDS = {
     "train": ("eqr.cli.train", "Train a model by a recipe, resumably."),
     "evaluate": ("eqr.cli.evaluate", "Measure a model: accuracy, intervals and cost."),
     "report": ("eqr.cli.report", "Write every figure and table of a run into one page."),
+    "models": ("eqr.cli.models", "List the models that ship with eqr."),
     "solve": ("eqr.cli.solve", "Solve puzzles from the command line, a file or stdin."),
     "export": ("eqr.cli.export", "Write a model as ONNX or torch.export graphs."),
     "bench": ("eqr.cli.bench", "Measure how fast the parts are on this machine."),

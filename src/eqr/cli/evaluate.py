@@ -122,12 +122,13 @@ def _run(
     from eqr.files import write_json
     from eqr.measure.evaluate import Workers, evaluate
     from eqr.solve import load_reasoner
+    from eqr.tasks import task_named
     from eqr.train.sources import run_data
 
     workers = Workers.from_environment()
-    reasoner = load_reasoner(model, device=device)
-    sweep = sweep.for_model(reasoner.config)
     puzzles = load_split(data or run_data(Path(model)), split)
+    reasoner = load_reasoner(model, device=device).for_task(task_named(puzzles.task))
+    sweep = sweep.for_model(reasoner.config)
     if limit is not None and limit != len(puzzles):
         puzzles = sample(puzzles, limit, seed=0)
     folder = out or _default_out(model, reasoner, puzzles, sweep, split)
@@ -155,11 +156,13 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
 
 def _default_out(model: str, reasoner: Any, puzzles: "PuzzleSet", sweep: "Sweep", split: str) -> Path:
     from eqr.measure.candidates import model_digest
-    from eqr.solve import model_folder
+    from eqr.model.lookup import local_model, shipped
 
     asked = [sweep.budget.to_json(), sweep.depths, sweep.breadths, puzzles.digest, model_digest(reasoner)]
     digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
-    return (model_folder(model) or Path()) / "evaluations" / f"{split}-{digest}"
+    # nothing is ever written into the package
+    home = Path("runs") / model if local_model(model) == shipped().get(model) else local_model(model)
+    return (home or Path()) / "evaluations" / f"{split}-{digest}"
 
 
 def _text(said: dict[str, Any], halt: str) -> str:

@@ -20,9 +20,13 @@ app = typer.Typer()
 
 @app.command()
 def solve(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder, run folder or hub name.")],
-    puzzles: Annotated[
-        list[str] | None, typer.Argument(metavar="PUZZLE", help="Puzzles as text; - reads stdin.")
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL] [PUZZLE]...",
+            help="A folder, run, shipped model or hub name, then puzzles as text; - reads stdin.",
+            show_default=False,
+        ),
     ] = None,
     file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Puzzles, one a line or apart by empty lines.")
@@ -56,6 +60,7 @@ def solve(
     """Solve puzzles; exit code 1 if any was refused or its answer breaks the rules."""
     from eqr.solve import Refused
 
+    model, task, puzzles = _named(words or [], task, file)
     if not puzzles and file is None:
         raise UserError("give a puzzle, --file FILE, or - to read puzzles from stdin")
     budget = {
@@ -77,6 +82,26 @@ def solve(
         else:
             show_answer(solver, answer, trace=trace, color=color)
     raise typer.Exit(1 if failed else 0)
+
+
+def _named(words: list[str], task: str | None, file: Path | None) -> tuple[str, str | None, list[str]]:
+    """Tell the model from the puzzles; a puzzle alone is solved by the shipped model that fits it."""
+    from eqr.model.lookup import local_model
+    from eqr.solve.shipped import model_for
+
+    if not words:
+        raise UserError("give a puzzle, or a model (`eqr models` lists those that ship) and puzzles")
+    try:
+        local_model(words[0])
+        return words[0], task, words[1:]
+    except UserError as unknown:
+        if file is not None:
+            raise
+        try:
+            name, found = model_for(words[0])
+        except UserError as unread:
+            raise (unread if len(words) == 1 else unknown) from None
+    return name, task or found.name, words
 
 
 def _solver(

@@ -29,7 +29,6 @@ from eqr.solve.candidates import WINDOW, Candidates
 from eqr.solve.engine import SLOTS, Engine
 from eqr.solve.gather import Gather
 from eqr.solve.line import Puzzle
-from eqr.solve.loading import require_fit
 from eqr.solve.selection import SelectionRule
 from eqr.tasks import task_named
 from eqr.tasks.base import Task
@@ -238,7 +237,8 @@ def fitting_task(reasoner: Reasoner, puzzles: PuzzleSet) -> Task:
     if config.task is not None and config.task != puzzles.task:
         raise UserError(f"this model is for {config.task}, these puzzles are {puzzles.task}")
     task = task_named(puzzles.task)
-    require_fit(reasoner, task)
+    if reasoner.for_task(task) is not reasoner:
+        raise UserError(f"this model is made for another size; evaluate reasoner.for_task({task.name})")
     if not len(puzzles):
         raise UserError("the puzzle set is empty: nothing to evaluate")
     if not puzzles.labels.any():

@@ -18,6 +18,7 @@ from eqr.model.operator import Damped, Noisy, Wrapped, run_segment
 from eqr.model.saving import Saved
 from eqr.model.start import make_starter
 from eqr.model.state import Reading, State
+from eqr.tasks.base import Task
 
 HALT_BIAS = -5.0
 """A fresh model says "not done" with certainty, so that halting is learned and not stumbled into."""
@@ -156,6 +157,24 @@ class Reasoner(Saved):
             return logits.transpose(0, 1)
         scores = logits.view(config.cells, config.symbols, -1).permute(2, 0, 1)
         return nn.functional.pad(scores, (config.sites.first, 0), value=IMPOSSIBLE)
+
+    def for_task(self, task: Task) -> "Reasoner":
+        """Return a model with these weights that reads grids of `task`: itself, or a copy of that size."""
+        config = self.config
+        wanted = (*task.shape, task.vocabulary)
+        if (config.rows, config.columns, config.vocabulary) == wanted:
+            return self
+        fixed = config.mixer.sized or config.positions is Positions.LEARNED
+        if fixed or (config.sites is None and config.vocabulary != task.vocabulary):
+            raise UserError(
+                f"this model reads {config.rows}x{config.columns} grids of {config.vocabulary} tokens; "
+                f"{task.name} has {task.shape[0]}x{task.shape[1]} of {task.vocabulary}"
+            )
+        sizes = dict(zip(("rows", "columns", "vocabulary"), wanted, strict=True))
+        resized = type(self)(config.replace(task=task.name, **sizes))
+        resized.load_state_dict(self.state_dict())
+        resized.measured = self.measured
+        return resized.to(self.embedding).requires_grad_(self.embedding.requires_grad)
 
     def parameter_count(self) -> int:
         """Number of trained parameters, without buffers and the sparse identity table."""

@@ -20,8 +20,9 @@ from eqr.errors import UserError
 from eqr.files import make_folder, new_file, read_json, write_json
 from eqr.model.card import Measured, model_card
 from eqr.model.config import ReasonerConfig
+from eqr.model.lookup import CONFIG, local_model
 
-CONFIG, WEIGHTS, MEASURED, CARD = "config.json", "model.safetensors", "measured.json", "README.md"
+WEIGHTS, MEASURED, CARD = "model.safetensors", "measured.json", "README.md"
 PICKLES = (".bin", ".ckpt", ".pkl", ".pt", ".pth")
 
 
@@ -62,14 +63,15 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
         token: str | bool | None = None,
         **unknown: Any,
     ) -> Self:
-        """Load from a folder, or from the Hub given `owner/name`; the weights are on cpu, in float32."""
+        """Load a folder, a run, a shipped model or the Hub's `owner/name`; weights are on cpu, in float32."""
         if unknown:
             raise UserError(
                 f"from_pretrained has no option {next(iter(unknown))!r}; the config is the model's own"
             )
         place = str(pretrained_model_name_or_path)
-        if Path(place).is_dir():
-            files = {name: Path(place) / name for name in (CONFIG, WEIGHTS, MEASURED)}
+        folder = local_model(place)
+        if folder is not None:
+            files = {name: folder / name for name in (CONFIG, WEIGHTS, MEASURED)}
         else:
             options = {
                 "revision": revision,
@@ -83,8 +85,6 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
 
     @classmethod
     def _from_files(cls, files: Mapping[str, Path]) -> Self:
-        if not files[CONFIG].is_file():
-            raise UserError(f"{files[CONFIG].parent} has no {CONFIG}; is it the folder of a saved model?")
         config = ReasonerConfig.from_json(_table(files[CONFIG]), where=str(files[CONFIG]))
         weights = read_weights(files[WEIGHTS])
         model = cls(config)
@@ -144,8 +144,6 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, where: str)
 
 
 def _download(repository: str, name: str, options: dict[str, Any]) -> Path:
-    if repository.count("/") != 1 or repository[0] in "./~" or Path(repository).parent.is_dir():
-        raise UserError(f"{repository}: no such folder, and not a Hub id such as owner/name")
     try:
         return Path(hf_hub_download(repository, name, **options))
     except EntryNotFoundError as error:

@@ -15,7 +15,7 @@ from eqr.solve.halting import (
     parse_halting,
 )
 from eqr.solve.line import Puzzle
-from eqr.solve.loading import load_reasoner, model_folder
+from eqr.solve.loading import load_reasoner
 from eqr.solve.rollout import rollout
 from eqr.solve.selection import (
     First,
@@ -57,7 +57,6 @@ __all__ = [
     "Status",
     "VerifiedFirst",
     "load_reasoner",
-    "model_folder",
     "parse_halting",
     "parse_selection",
     "rollout",

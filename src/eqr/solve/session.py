@@ -29,7 +29,6 @@ from eqr.solve.cohort import Finished, Glimpse
 from eqr.solve.engine import SLOTS, Engine
 from eqr.solve.gather import Gather
 from eqr.solve.line import Puzzle
-from eqr.solve.loading import require_fit
 from eqr.solve.selection import SelectionRule, VerifiedFirst, verifier
 from eqr.tasks.base import Task, Tokens
 
@@ -93,7 +92,7 @@ class Session:
         identity: int = 0,
     ) -> None:
         """Budget, selection and identity are those of puzzles that bring none of their own."""
-        require_fit(reasoner, task)
+        reasoner = reasoner.for_task(task)
         self.task = task
         self.engine = Engine(reasoner, budget, slots=slots)
         self._identities = reasoner.config.identities

@@ -64,8 +64,9 @@ class Solver:
         Without a budget a puzzle gets `SOLVE_BUDGET`: deep, with early exit.
         `identity` numbers the family that the puzzles belong to, where the model knows families (Mini-ARC).
         """
-        self.reasoner = model if isinstance(model, Reasoner) else load_reasoner(model)
-        self.task = task or _task_of(self.reasoner)
+        reasoner = model if isinstance(model, Reasoner) else load_reasoner(model)
+        self.task = task or _task_of(reasoner)
+        self.reasoner = reasoner.for_task(self.task)
         depth = usual_depth(self.reasoner.config, SOLVE_BUDGET.depth)
         self.budget = SOLVE_BUDGET.replace(depth=depth) if budget is None else budget
         self.slots, self.identity = slots, identity

@@ -1,0 +1,37 @@
+"""Which shipped model can solve a puzzle, by the look of its text."""
+
+from eqr.errors import UserError
+from eqr.files import read_json
+from eqr.model.lookup import CONFIG, shipped
+from eqr.tasks import Task, task_named
+
+MAZE = "maze-"
+
+
+def model_for(text: str) -> tuple[str, Task]:
+    """Return the shipped model and the task for a puzzle as people paste it."""
+    tried = []
+    for name, folder in shipped().items():
+        task = _of_that_size(read_json(folder / CONFIG)["task"], text)
+        try:
+            task.parse(text)
+        except UserError:
+            tried.append(task.name)
+        else:
+            return name, task
+    raise UserError(
+        f"{text[:40]!r} reads like none of the puzzles that shipped models solve ({', '.join(tried)}); "
+        "name a model first: eqr solve MODEL PUZZLE"
+    )
+
+
+def _of_that_size(name: str, text: str) -> Task:
+    """Maze models run on mazes of any size, so the text decides it."""
+    lines = [line.strip("\r") for line in text.strip("\n").split("\n")]
+    columns = max(map(len, lines))
+    if name.startswith(MAZE) and len(lines) > 2 and columns > 2:
+        try:
+            return task_named(f"{MAZE}{len(lines)}x{columns}")
+        except UserError:
+            pass
+    return task_named(name)
