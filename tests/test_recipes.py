@@ -113,7 +113,7 @@ def test_the_table_has_rows_one_to_twelve_and_matched_layers():
     assert rows["06-late-quarter"].schedule.first == 12
 
 
-@pytest.mark.parametrize("base", ["sudoku-6x6", "paper/sudoku-trm"])
+@pytest.mark.parametrize("base", ["sudoku-6x6-tokens", "paper/sudoku-trm"])
 def test_each_row_is_selected_and_reported_at_its_trained_depth(base):
     for recipe in training_dynamics(recipe_named(base)).values():
         assert recipe.evaluation.depths[-1] == recipe.schedule.depth
@@ -139,7 +139,7 @@ def test_every_recipe_has_every_variant(base, variant):
 
 def test_variants_change_what_they_say():
     def model(name):
-        return recipe_named(f"sudoku-6x6/{name}").model
+        return recipe_named(f"sudoku-6x6-tokens/{name}").model
 
     interventions = {name: (model(name).start, model(name).path) for name in VARIANTS}
     assert interventions["trm"][0] == FixedStart()
@@ -148,28 +148,28 @@ def test_variants_change_what_they_say():
     for name in ("trm", "ri", "learned-start"):
         assert (interventions[name][1].damping, interventions[name][1].noise) == (0.0, 0.0)
     assert interventions["learned-noise"][1].learned_noise
-    assert recipe_named("sudoku-6x6/eqr").model == recipe_named("sudoku-6x6").model
+    assert recipe_named("sudoku-6x6-tokens/eqr").model == recipe_named("sudoku-6x6-tokens").model
     assert model("attention").mixer == Attention()
     assert model("attention/trm") == model("trm/attention")
     assert model("hrm").recurrence.separate
-    assert recipe_named("sudoku-6x6/hrm").halting == QHalt()
+    assert recipe_named("sudoku-6x6-tokens/hrm").halting == QHalt()
     assert model("urm").convolution
 
 
 def test_rows_of_the_table_have_names():
-    for row, recipe in training_dynamics(recipe_named("sudoku-6x6")).items():
-        assert recipe_named(f"sudoku-6x6/{row}") == recipe
+    for row, recipe in training_dynamics(recipe_named("sudoku-6x6-tokens")).items():
+        assert recipe_named(f"sudoku-6x6-tokens/{row}") == recipe
     assert recipe_named("paper/sudoku-trm/07-segmented").model.layers_per_segment == 42
-    assert recipe_named("sudoku-6x6/attention/07-segmented").model.mixer == Attention()
+    assert recipe_named("sudoku-6x6-tokens/attention/07-segmented").model.mixer == Attention()
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("sudoku-6x6/atention", "did you mean 'attention'"),
-        ("sudoku-6x6/07-segmentd", "did you mean '07-segmented'"),
-        ("sudoku-6x6/attention/tmr", "did you mean 'trm'"),
-        ("sudoku-6x6/01-feedforward/hrm", "no two-level recurrence"),
+        ("sudoku-6x6-tokens/atention", "did you mean 'attention'"),
+        ("sudoku-6x6-tokens/07-segmentd", "did you mean '07-segmented'"),
+        ("sudoku-6x6-tokens/attention/tmr", "did you mean 'trm'"),
+        ("sudoku-6x6-tokens/01-feedforward/hrm", "no two-level recurrence"),
         ("paper/sudoku-eqrr/ri", "did you mean 'paper/sudoku-eqr'"),
     ],
 )
@@ -193,7 +193,7 @@ def test_variants_train(variant, splits, monkeypatch):
 
 
 def test_settings_reach_nested_fields():
-    recipe = recipe_named("sudoku-6x6").with_settings(
+    recipe = recipe_named("sudoku-6x6-tokens").with_settings(
         ["model.width=96", "model.recurrence.cycles=3", "halting.exploration=0.2", "averaging=null", "seed=7"]
     )
     assert recipe.model.width == 96
@@ -204,10 +204,10 @@ def test_settings_reach_nested_fields():
 
 
 def test_a_setting_can_choose_another_kind():
-    recipe = recipe_named("sudoku-6x6").with_settings(["optimizer=adamw", "optimizer.rate=0.01"])
+    recipe = recipe_named("sudoku-6x6-tokens").with_settings(["optimizer=adamw", "optimizer.rate=0.01"])
     assert recipe.optimizer == AdamW(rate=0.01)
-    assert recipe_named("sudoku-6x6").with_settings(["halting.kind=oracle"]).halting.kind == "oracle"
-    fixed = recipe_named("sudoku-6x6").with_settings(["model.start=fixed"])
+    assert recipe_named("sudoku-6x6-tokens").with_settings(["halting.kind=oracle"]).halting.kind == "oracle"
+    fixed = recipe_named("sudoku-6x6-tokens").with_settings(["model.start=fixed"])
     assert fixed.model.start.kind == "fixed"
 
 
@@ -228,7 +228,7 @@ def test_a_setting_can_choose_another_kind():
 )
 def test_mistakes_are_named(setting, said):
     with pytest.raises(UserError) as error:
-        recipe_named("sudoku-6x6").with_settings([setting])
+        recipe_named("sudoku-6x6-tokens").with_settings([setting])
     assert said in str(error.value)
 
 

@@ -163,14 +163,14 @@ def test_models_and_tasks_must_fit(place):
 
 
 def test_solve_arguments_file_and_stdin(place, settling):
-    done = eqr("solve", "any", TEXTS[0], "--breadth", 8)
+    done = eqr("solve", "owner/any", TEXTS[0], "--breadth", 8)
     assert done.exit_code == 0
     assert "puzzle 1: solved" in done.stdout
     assert "depth" in done.stdout
     (place / "lines.txt").write_text("\n".join(TEXTS[:3]) + "\n")
     grids = "\n\n".join("\n".join(text[low : low + 4] for low in range(0, 16, 4)) for text in TEXTS[:3])
-    from_file = eqr("solve", "any", "--file", place / "lines.txt", "--breadth", 8, "--json")
-    from_stdin = eqr("solve", "any", "-", "--breadth", 8, "--json", stdin=grids)
+    from_file = eqr("solve", "owner/any", "--file", place / "lines.txt", "--breadth", 8, "--json")
+    from_stdin = eqr("solve", "owner/any", "-", "--breadth", 8, "--json", stdin=grids)
     one, two = (
         [{**json.loads(line), "seconds": 0} for line in done.stdout.splitlines()]
         for done in (from_file, from_stdin)
@@ -192,7 +192,7 @@ def test_solve_arguments_file_and_stdin(place, settling):
 )
 def test_solve_reads_files_as_editors_write_them(place, settling, written):
     (place / "puzzles.txt").write_bytes(written)
-    done = eqr("solve", "any", "--file", place / "puzzles.txt", "--breadth", 8, "--json")
+    done = eqr("solve", "owner/any", "--file", place / "puzzles.txt", "--breadth", 8, "--json")
     said = [json.loads(line) for line in done.stdout.splitlines()]
     assert [one["valid"] for one in said] == [True, True]
 
@@ -201,14 +201,14 @@ def test_solve_reads_files_as_editors_write_them(place, settling, written):
 def test_solve_says_what_is_wrong_with_a_file(place, settling, written, complaint):
     (place / "puzzles.txt").write_bytes(written)
     with pytest.raises(UserError, match=complaint):
-        eqr("solve", "any", "--file", place / "puzzles.txt")
+        eqr("solve", "owner/any", "--file", place / "puzzles.txt")
     with pytest.raises(UserError, match=complaint):
-        eqr("solve", "any", "-", stdin=written)
+        eqr("solve", "owner/any", "-", stdin=written)
 
 
 def test_stdin_is_there_once(settling):
     with pytest.raises(UserError, match="no puzzles in the input"):
-        eqr("solve", "any", "-", "-", stdin=TEXTS[0] + "\n")
+        eqr("solve", "owner/any", "-", "-", stdin=TEXTS[0] + "\n")
 
 
 def test_puzzles_are_read_as_they_are_asked_for():
@@ -265,7 +265,7 @@ def test_solve_is_told_the_family_of_a_puzzle(place):
 
 
 def test_solve_answers_the_good_puzzles_of_a_bad_lot(settling):
-    done = eqr("solve", "any", TEXTS[0], "11" + "." * 14, "12", TEXTS[1], "--breadth", 8, "--json")
+    done = eqr("solve", "owner/any", TEXTS[0], "11" + "." * 14, "12", TEXTS[1], "--breadth", 8, "--json")
     assert done.exit_code == 1
     said = [json.loads(line) for line in done.stdout.splitlines()]
     assert [one["puzzle"] for one in said] == [1, 2, 3, 4]
@@ -276,9 +276,9 @@ def test_solve_answers_the_good_puzzles_of_a_bad_lot(settling):
 
 
 def test_solve_shows_each_segment(settling):
-    done = eqr("solve", "any", TEXTS[0], "--trace", "--breadth", 4)
+    done = eqr("solve", "owner/any", TEXTS[0], "--trace", "--breadth", 4)
     assert "segment 1: " in done.stdout
-    said = json.loads(eqr("solve", "any", TEXTS[0], "--trace", "--breadth", 4, "--json").stdout)
+    said = json.loads(eqr("solve", "owner/any", TEXTS[0], "--trace", "--breadth", 4, "--json").stdout)
     assert len(said["trace"]) == said["depth"]
     assert said["trace"][-1]["grid"] == said["answer"]
 
@@ -295,7 +295,7 @@ def test_solve_shows_each_segment(settling):
 )
 def test_solve_says_what_to_mend(settling, words, complaint):
     with pytest.raises(UserError, match=complaint):
-        eqr("solve", "any", *words)
+        eqr("solve", "owner/any", *words)
 
 
 def test_solve_reads_an_untrained_model_and_says_the_answer_is_wrong(place):

@@ -16,17 +16,13 @@ if TYPE_CHECKING:
     from eqr.tasks import Task
 
 app = typer.Typer()
+WORDS = "A folder, run, shipped model or hub name, then puzzles as text; - reads stdin."
 
 
 @app.command()
 def solve(
     words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODEL] [PUZZLE]...",
-            help="A folder, run, shipped model or hub name, then puzzles as text; - reads stdin.",
-            show_default=False,
-        ),
+        list[str] | None, typer.Argument(metavar="[MODEL] [PUZZLE]...", help=WORDS, show_default=False)
     ] = None,
     file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Puzzles, one a line or apart by empty lines.")
@@ -61,8 +57,6 @@ def solve(
     from eqr.solve import Refused
 
     model, task, puzzles = _named(words or [], task, file)
-    if not puzzles and file is None:
-        raise UserError("give a puzzle, --file FILE, or - to read puzzles from stdin")
     budget = {
         "depth": depth,
         "breadth": breadth,
@@ -74,8 +68,8 @@ def solve(
     solver = _solver(model, task, identity, budget, halt, select, device)
     color = sys.stdout.isatty() and not as_json
     failed = False
-    given = _given(puzzles or [], file, solver.task)
-    for answer in solver.solve_many(given, live="-" in (puzzles or [])):
+    given = _given(puzzles, file, solver.task)
+    for answer in solver.solve_many(given, live="-" in puzzles):
         failed = failed or isinstance(answer, Refused) or not answer.valid
         if as_json:
             print(json.dumps(_plain(solver, answer, trace)), flush=True)
@@ -93,7 +87,6 @@ def _named(words: list[str], task: str | None, file: Path | None) -> tuple[str, 
         raise UserError("give a puzzle, or a model (`eqr models` lists those that ship) and puzzles")
     try:
         local_model(words[0])
-        return words[0], task, words[1:]
     except UserError as unknown:
         if file is not None:
             raise
@@ -101,7 +94,10 @@ def _named(words: list[str], task: str | None, file: Path | None) -> tuple[str, 
             name, found = model_for(words[0])
         except UserError as unread:
             raise (unread if len(words) == 1 else unknown) from None
-    return name, task or found.name, words
+        return name, task or found.name, words
+    if not words[1:] and file is None:
+        raise UserError("give a puzzle, --file FILE, or - to read puzzles from stdin")
+    return words[0], task, words[1:]
 
 
 def _solver(

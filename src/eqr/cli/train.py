@@ -152,5 +152,5 @@ def _list(as_json: bool) -> None:
     print("\nvariants, as in sudoku-6x6/attention/trm:")
     for name, (meaning, _) in VARIANTS.items():
         print(f"{name:<28} {meaning}")
-    rows = [*training_dynamics(recipes["sudoku-6x6"])]
+    rows = [*training_dynamics(recipes["sudoku-6x6-tokens"])]
     print(f"{rows[0]} ...".ljust(28), "rows of the paper's training-dynamics table:", ", ".join(rows))

@@ -1,0 +1,72 @@
+"""Recipes by name: small ones for two CPU cores, and the published ones for GPUs.
+
+A recipe is a function that returns a whole `Recipe`. A variant is a function from a recipe to a recipe, and
+any recipe can be named with variants behind it: `sudoku-6x6-tokens/attention/trm`, `sudoku-6x6/07-segmented`.
+`eqr train --list` shows all of both.
+"""
+
+from collections.abc import Callable
+from functools import partial, reduce
+
+from eqr.errors import UserError, nearest
+from eqr.model import systems
+from eqr.recipes import lab
+from eqr.recipes.lab import candidates, small
+from eqr.recipes.published import paper
+from eqr.recipes.variants import VARIANTS, training_dynamics, variant_named
+from eqr.tasks import task_names
+from eqr.train.recipe import Recipe
+
+__all__ = [
+    "RECIPES",
+    "VARIANTS",
+    "add_recipe",
+    "candidates",
+    "paper",
+    "recipe_named",
+    "small",
+    "training_dynamics",
+    "variant_named",
+]
+
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    "sudoku-4x4": lab.sudoku_4x4,
+    "sudoku-6x6": lab.sudoku_6x6,
+    "sudoku-9x9": lab.sudoku_9x9,
+    "sudoku-9x9-minimal": lab.sudoku_9x9_minimal,
+    "sudoku-16x16": lab.sudoku_16x16,
+    "maze-11x11": partial(lab.maze, 11),
+    "maze-15x15": partial(lab.maze, 15),
+    "sudoku-4x4-tokens": lab.sudoku_4x4_tokens,
+    "sudoku-6x6-tokens": lab.sudoku_6x6_tokens,
+    "sudoku-9x9-tokens": lab.sudoku_9x9_tokens,
+    "maze-11x11-attention": partial(lab.maze_attention, 11),
+    "maze-15x15-attention": partial(lab.maze_attention, 15),
+    "mini-arc": lab.mini_arc,
+    **{
+        f"paper/{task}-{system}": partial(paper, task, system)
+        for task in ("sudoku", "maze")
+        for system in systems.SYSTEMS
+    },
+}
+
+
+_BUILT_IN = frozenset(RECIPES)
+
+
+def add_recipe(name: str, make: Callable[[], Recipe]) -> None:
+    """Make a recipe of one's own known by name, to `eqr --load FILE train NAME` for example."""
+    if name in _BUILT_IN:
+        raise UserError(f"eqr has a recipe {name!r} already; give yours another name")
+    RECIPES[name] = make
+
+
+def recipe_named(name: str) -> Recipe:
+    """Return the recipe of that name, changed by the variants behind it: `sudoku-6x6/attention/trm`."""
+    words = name.split("/")
+    for count in range(len(words), 0, -1):
+        base = "/".join(words[:count])
+        if base in RECIPES:
+            return reduce(variant_named, words[count:], RECIPES[base]())
+    hint = f"; for the task of that name, add_recipe({name!r}, ...)" if name in task_names() else ""
+    raise UserError(f"unknown recipe {name!r}{hint or nearest(name, RECIPES)}")

@@ -1,0 +1,187 @@
+"""Recipes that two CPU cores finish in minutes.
+
+The structured ones are told which cells belong together and learn in a minute what the paper's own mixers
+need ten for; those keep their recipes too, named after their mixer, because they are what the paper is about.
+docs/lab-notes.md has what was tried.
+"""
+
+from typing import Any
+
+from eqr.model import systems
+from eqr.model.config import Candidates, Positions
+from eqr.model.mixers import Attention, Groups, Neighbours
+from eqr.tasks import task_named
+from eqr.train.averaging import Averaging
+from eqr.train.halting import LearnedHalt
+from eqr.train.loss import CrossEntropy, Loss
+from eqr.train.optimizer import AdamAtan2, Decay, Rate, SignDescent
+from eqr.train.recipe import Evaluation, Folder, Generated, Recipe, Saving
+from eqr.train.schedule import SegmentedOnline
+
+NOISY_PATH = systems.EQR_PATH.replace(noise=0.1)
+"""Ten times the paper's noise: where every site must be right, attractors need to be wide."""
+STAY = LearnedHalt(exploration=0.5)
+"""Half of the rows that say they are done must stay a while: what is solved learns to stay solved, without
+which accuracy falls again beyond the trained depth."""
+
+
+def small(
+    task_name: str, *, width: int, blocks: int, steps: int, data: dict[str, Any], **fields: Any
+) -> Recipe:
+    """Return what learns fast on a CPU: small loops, small batches, many steps, high rates."""
+    task = task_named(task_name)
+    # the published rounding, to multiples of 256, would nearly double the work at these widths
+    sizes = {"cycles": 2, "scratch": 2, "round_hidden_to": 32, **fields.pop("model", {})}
+    model = systems.eqr(task, width=width, blocks=blocks, **sizes)
+    standard: dict[str, Any] = {
+        "name": task_name,
+        "schedule": SegmentedOnline(tracked=3),
+        "optimizer": AdamAtan2(rate=2e-3, weight_decay=0.1),
+        "rate": Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.5),
+        "averaging": Averaging(decay=0.99, warm_start=True),
+        "rows": 32,
+    }
+    return Recipe(
+        data=Generated(task=task.name, **data),
+        model=model,
+        steps=steps,
+        **{**standard, **fields},
+    )
+
+
+def candidates(task_name: str, *, steps: int, width: int = 32, data: dict[str, Any], **fields: Any) -> Recipe:
+    """Return a recipe whose sites are (cell, symbol) and whose mixer knows the task's groups.
+
+    Symbols and interchangeable groups are alike to it, so nothing is augmented.
+    """
+    sizes: dict[str, Any] = {
+        "mixer": Groups(hidden=4 * width),
+        "sites": Candidates(),
+        "expansion": 1.5,
+        "round_hidden_to": 8,
+        **fields.pop("model", {}),
+    }
+    standard: dict[str, Any] = {
+        "augment": False,
+        "halting": STAY,
+        "loss": Loss(cross_entropy=CrossEntropy.SOFTMAX),
+        "averaging": Averaging(decay=0.995, warm_start=True),
+        "rows": 8,
+    }
+    return small(
+        task_name, width=width, blocks=1, steps=steps, data=data, model=sizes, **{**standard, **fields}
+    )
+
+
+def sudoku_4x4() -> Recipe:
+    """4x4 Sudoku with few distinct puzzles: seconds; tests the plumbing, not generalisation."""
+    return candidates(
+        "sudoku-4x4",
+        width=16,
+        steps=600,
+        rows=16,
+        data={"train": 200, "validation": 100, "test": 100},
+        saving=Saving(checkpoint_every=200),
+        evaluation=Evaluation(every=200, puzzles=100),
+    )
+
+
+def sudoku_6x6() -> Recipe:
+    """6x6 Sudoku without a spare clue: half a minute on two cores."""
+    return candidates("sudoku-6x6", width=24, steps=2500, rows=12, data={"train": 2000})
+
+
+def sudoku_9x9() -> Recipe:
+    """9x9 Sudoku with 32 clues: two minutes on two cores."""
+    return candidates(
+        "sudoku-9x9", width=24, steps=6000, rows=6, data={"train": 10_000, "options": {"clues": 32}}
+    )
+
+
+def sudoku_9x9_minimal() -> Recipe:
+    """9x9 Sudoku without a spare clue: an hour on two cores."""
+    return candidates(
+        "sudoku-9x9",
+        steps=120_000,
+        width=32,
+        rows=16,
+        data={"train": 50_000},
+        evaluation=Evaluation(every=5000, puzzles=128, depths=(1, 4, 16, 64)),
+        name="sudoku-9x9-minimal",
+    )
+
+
+def sudoku_16x16() -> Recipe:
+    """16x16 Sudoku: whatever an hour gives."""
+    return candidates(
+        "sudoku-16x16",
+        steps=20_000,
+        rows=4,
+        data={"train": 2000, "validation": 64, "test": 200},
+        evaluation=Evaluation(every=2000, puzzles=64),
+    )
+
+
+def maze(size: int) -> Recipe:
+    """Square mazes with one path, cells hearing their neighbours: two minutes on two cores at 11x11."""
+    return small(
+        f"maze-{size}x{size}",
+        width=32,
+        blocks=1,
+        steps=6000,
+        data={"train": 20_000, "options": {"min_length": 4, "max_length": 3 * size}},
+        model={"mixer": Neighbours(), "path": NOISY_PATH},
+        halting=STAY,
+        optimizer=AdamAtan2(rate=1e-3, weight_decay=0.1),
+        averaging=Averaging(decay=0.998, warm_start=True),
+    )
+
+
+def sudoku_4x4_tokens() -> Recipe:
+    """4x4 Sudoku by the paper's token mixer: seconds."""
+    return small(
+        "sudoku-4x4",
+        width=32,
+        blocks=1,
+        steps=600,
+        data={"train": 200, "validation": 100, "test": 100},
+        saving=Saving(checkpoint_every=200),
+        evaluation=Evaluation(every=100, puzzles=100),
+        name="sudoku-4x4-tokens",
+    )
+
+
+def sudoku_6x6_tokens() -> Recipe:
+    """6x6 Sudoku without a spare clue by the paper's token mixer: two minutes on two cores."""
+    return small("sudoku-6x6", width=64, blocks=1, steps=4000, data={}, name="sudoku-6x6-tokens")
+
+
+def sudoku_9x9_tokens() -> Recipe:
+    """9x9 Sudoku with 32 clues by the paper's token mixer: fifteen minutes on two cores."""
+    data = {"options": {"clues": 32}}
+    return small("sudoku-9x9", width=128, blocks=2, steps=5000, data=data, name="sudoku-9x9-tokens")
+
+
+def maze_attention(size: int) -> Recipe:
+    """Square mazes by attention with rotary positions over the grid: not learned in minutes."""
+    model = {"mixer": Attention(), "positions": Positions.ROTARY_2D, "heads": 4}
+    name = f"maze-{size}x{size}"
+    return small(name, width=64, blocks=1, steps=4000, data={}, model=model, name=f"{name}-attention")
+
+
+def mini_arc() -> Recipe:
+    """Mini-ARC from a dataset folder `data/mini-arc`, an identity vector for each puzzle."""
+    task = task_named("mini-arc")
+    return Recipe(
+        name="mini-arc",
+        data=Folder(task=task.name, path="data/mini-arc"),
+        augment=False,
+        model=systems.eqr(task, cycles=2, scratch=2, width=128, blocks=2, identity_tokens=1),
+        schedule=SegmentedOnline(tracked=3),
+        optimizer=AdamAtan2(rate=1e-3, weight_decay=0.1),
+        identity_optimizer=SignDescent(rate=1e-2, weight_decay=0.1),
+        rate=Rate(warmup=200, decay=Decay.LINEAR, decay_from=0.5),
+        averaging=Averaging(decay=0.995, warm_start=True),
+        rows=64,
+        steps=10_000,
+    )
