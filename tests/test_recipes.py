@@ -7,6 +7,7 @@ from eqr.model.config import FixedStart, LearnedStart, RandomStart
 from eqr.model.mixers import Attention
 from eqr.model.reasoner import Reasoner
 from eqr.recipes import RECIPES, VARIANTS, recipe_named, training_dynamics
+from eqr.runs import RunFolder
 from eqr.train.halting import FixedDepth, LearnedHalt, QHalt
 from eqr.train.optimizer import AdamW
 from eqr.train.recipe import Recipe
@@ -88,7 +89,7 @@ def tiny_base():
 
 @pytest.fixture(scope="module")
 def splits(tmp_path_factory):
-    return load_data(tiny_base().data, tmp_path_factory.mktemp("data"), quiet=True)
+    return load_data(tiny_base().data, RunFolder(tmp_path_factory.mktemp("data")), quiet=True)
 
 
 ROWS = list(training_dynamics(tiny_base()))

@@ -12,6 +12,7 @@ from small_runs import small_recipe
 from eqr.files import read_json, write_json
 from eqr.model import systems
 from eqr.model.config import Positions
+from eqr.runs import RunFolder
 from eqr.tasks import task_named
 from eqr.train.halting import FixedDepth, LearnedHalt, OracleHalt, QHalt
 from eqr.train.optimizer import AdamW, Muon
@@ -51,7 +52,7 @@ TRACES = {
 
 @pytest.fixture(scope="module")
 def splits(tmp_path_factory):
-    return load_data(small_recipe().data, tmp_path_factory.mktemp("data"), quiet=True)
+    return load_data(small_recipe().data, RunFolder(tmp_path_factory.mktemp("data")), quiet=True)
 
 
 @pytest.mark.parametrize("name", TRACES)

@@ -9,6 +9,7 @@ from eqr.data import PuzzleSet, Splits
 from eqr.files import read_json
 from eqr.model import systems
 from eqr.model.reasoner import Reasoner
+from eqr.runs import RunFolder
 from eqr.tasks import task_named
 from eqr.train.checkpoint import Checkpoints
 from eqr.train.optimizer import SignDescent
@@ -41,7 +42,7 @@ def recipe(tmp_path):
 
 
 def test_the_table_learns_for_the_identities_it_sees(recipe, tmp_path):
-    splits = load_data(recipe.data, tmp_path)
+    splits = load_data(recipe.data, RunFolder(tmp_path))
     recipe = fitted(recipe, splits)
     assert recipe.model.identities == 5
     trainer = Trainer(recipe, open_stream(recipe, splits))

@@ -8,6 +8,7 @@ import torch
 from small_runs import small_recipe
 
 from eqr.model.state import Reading
+from eqr.runs import RunFolder
 from eqr.train.halting import FixedDepth, LearnedHalt, OracleHalt, QHalt, UnusedHalt
 from eqr.train.rows import position_keys
 from eqr.train.sources import load_data, open_stream
@@ -48,7 +49,7 @@ class OneRow:
 @pytest.mark.parametrize("rule", [LearnedHalt(exploration=0.5), QHalt(), UnusedHalt()], ids=lambda r: r.kind)
 def test_rows_equal_a_one_row_reference(tmp_path, rule):
     recipe = small_recipe(halting=rule)
-    splits = load_data(recipe.data, tmp_path, quiet=True)
+    splits = load_data(recipe.data, RunFolder(tmp_path), quiet=True)
     trainer, stream = Trainer(recipe, open_stream(recipe, splits)), open_stream(recipe, splits)
     with torch.no_grad():  # halt scores that differ from row to row
         trainer.model.halt_head.weight.normal_(generator=torch.Generator().manual_seed(3))
@@ -108,7 +109,7 @@ def test_exploration_draws_a_least_depth_from_two_to_the_limit():
 def test_a_trained_row_depends_on_its_position_alone(tmp_path):
     """The same stream position starts from the same numbers whatever the batch and the slot."""
     recipe = small_recipe()
-    splits = load_data(recipe.data, tmp_path, quiet=True)
+    splits = load_data(recipe.data, RunFolder(tmp_path), quiet=True)
     found = {}
     for rows in (2, 6):
         trainer = Trainer(recipe.replace(rows=rows), open_stream(recipe, splits))

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from eqr.errors import UserError
 from eqr.model.config import FixedStart, LearnedStart, Path, SingleState
 from eqr.model.cut import RowPool
+from eqr.runs import RunFolder
 from eqr.train.halting import FixedDepth, LearnedHalt, QHalt, UnusedHalt
 from eqr.train.schedule import (
     Curriculum,
@@ -28,7 +29,7 @@ def make_trainer(tmp_path, *, model=None, **fields):
     recipe = small_recipe(**{"steps": 5, **fields})
     changed = recipe.model.replace(**{"path": Path(damping=DAMPING), **(model or {})})
     recipe = recipe.replace(model=changed)
-    trainer = Trainer(recipe, open_stream(recipe, load_data(recipe.data, tmp_path, quiet=True)))
+    trainer = Trainer(recipe, open_stream(recipe, load_data(recipe.data, RunFolder(tmp_path), quiet=True)))
     generator = torch.Generator().manual_seed(5)
     with torch.no_grad():  # a halt head that says something
         trainer.model.halt_head.weight.normal_(generator=generator)
