@@ -36,6 +36,7 @@ TINY = (
     (r"data build ", "--count 40 --validation 4 --test 4 --quiet"),
     (r"evaluate ", "--limit 4"),
     (r"report ", REPORT),
+    (r"reproduce T19$", "--smoke --workers 1"),
 )
 """Pattern of a command: what is added to it; the first that fits counts."""
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "evaluate": ("eqr.cli.evaluate", "Measure a model: accuracy, intervals and cost."),
     "report": ("eqr.cli.report", "Write every figure and table of a run into one page."),
     "models": ("eqr.cli.models", "List the models that ship with eqr."),
+    "reproduce": ("eqr.cli.reproduce", "Reproduce the paper's tables, figures and claims."),
     "solve": ("eqr.cli.solve", "Solve puzzles from the command line, a file or stdin."),
     "export": ("eqr.cli.export", "Write a model as ONNX or torch.export graphs."),
     "bench": ("eqr.cli.bench", "Measure how fast the parts are on this machine."),

@@ -14,6 +14,7 @@ from eqr.measure.accounting import flops_per_reading, flops_per_segment
 from eqr.measure.results import TrainingCostRow
 from eqr.model.config import ReasonerConfig
 from eqr.model.reasoner import Reasoner
+from eqr.train.recipe import Recipe
 
 UPDATE_OPERATIONS = 15
 """Operations per parameter of an Adam-like update with weight decay and averaging."""
@@ -141,3 +142,14 @@ def _full(u: UnitCosts, segments: int, *, tied: bool = True) -> float:
     chain = segments * u.parameters + (segments - 1) * u.state
     update = (segments - 1) * u.sharing + u.update if tied else u.applications * u.update
     return u.loss + chain + update
+
+
+def own_row(recipe: Recipe) -> int:
+    """Return the table's row that a recipe trains by."""
+    schedule = recipe.schedule
+    if schedule.kind == "segmented-online":
+        return 7 if schedule.applications is None else 8
+    if schedule.kind == "terminal-full":
+        tied = recipe.model.recurrence.kind != "feedforward"
+        return min(1 + schedule.depth, 4) if tied else 1
+    return 5 if schedule.kind == "terminal-detached" else 6

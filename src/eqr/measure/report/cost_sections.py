@@ -10,8 +10,7 @@ from eqr.measure.report.source import Source
 from eqr.measure.results import CostRow, Row
 from eqr.measure.scaling import FIXED, HALTED
 from eqr.measure.traces import Traces
-from eqr.measure.training_cost import UPDATE_OPERATIONS, UnitCosts, training_cost_rows, unit_costs
-from eqr.train.recipe import Recipe
+from eqr.measure.training_cost import UPDATE_OPERATIONS, UnitCosts, own_row, training_cost_rows, unit_costs
 
 FLOP, BYTES = scaled("FLOP"), scaled("B")
 LONG = 16
@@ -149,7 +148,7 @@ def compute(source: Source) -> Section:
         return Section(title="Compute", text=text)
     depth = recipe.schedule.depth if recipe.schedule.depth > 2 else LONG
     unit = unit_costs(config, rows=recipe.rows, tracked=recipe.schedule.applications)
-    rows = training_cost_rows(unit, depth=depth, row=_own_row(recipe))
+    rows = training_cost_rows(unit, depth=depth, row=own_row(recipe))
     return Section(
         title="Compute",
         text=text + "The training costs are the paper's formulas per optimizer step, with L = one segment "
@@ -189,13 +188,3 @@ def compute(source: Source) -> Section:
             ),
         ],
     )
-
-
-def _own_row(recipe: Recipe) -> int:
-    """Return the table's row that a recipe trains by."""
-    schedule = recipe.schedule
-    if schedule.kind == "segmented-online":
-        return 7 if schedule.applications is None else 8
-    if schedule.kind == "terminal-full":
-        return 1 if recipe.model.recurrence.kind == "feedforward" else 2 if schedule.depth == 1 else 4
-    return 5 if schedule.kind == "terminal-detached" else 6

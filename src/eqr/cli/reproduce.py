@@ -1,0 +1,211 @@
+"""`eqr reproduce`: every table, figure and claim of the paper, one word each."""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from eqr.cli.train import seconds
+from eqr.errors import UserError
+
+if TYPE_CHECKING:
+    from eqr.experiments.experiment import Experiment
+    from eqr.experiments.plan import Plan
+    from eqr.experiments.reproduce import Report
+    from eqr.experiments.store import Store
+
+app = typer.Typer()
+
+SMOKE = Path("runs") / "smoke"
+"""Where smoke runs and what comes of them go, apart from real ones."""
+
+
+@app.command()
+def reproduce(
+    items: Annotated[
+        list[str] | None, typer.Argument(metavar="ITEM...", help="T3, F1, C8, ... or all.")
+    ] = None,
+    as_list: Annotated[
+        bool, typer.Option("--list", help="List items and claims, their cost, state and verdict.")
+    ] = False,
+    scale: Annotated[
+        str, typer.Option(help="lab: small models on these cores; paper: the published recipes, on GPUs.")
+    ] = "lab",
+    seeds: Annotated[int | None, typer.Option(help="Seeds of each row, instead of the item's own.")] = None,
+    time_limit: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Stop politely after so long: 90s, 30m, 2h.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Runs side by side, one thread each; one per core if not given.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show which runs are there and which would be trained.")
+    ] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Everything at a tiny size, to see that it works.")
+    ] = False,
+    store: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Runs by content; runs/store if not given.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where results go; results if not given.")
+    ] = None,
+    accept_store: Annotated[
+        bool, typer.Option("--accept-store", help="Use runs that another version of the code made.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+) -> None:
+    """Reproduce tables, figures and claims of the paper.
+
+    Runs are kept by content and shared: nothing is trained twice. Stopped at any moment, the same command
+    goes on. Results are tables, figures and verdicts, with what made them.
+    """
+    folder = out or (SMOKE / "results" if smoke else Path("results"))
+    if as_list:
+        _print_list(folder, as_json)
+        return
+    _require(scale, seeds, workers)
+    from eqr.experiments.plan import make_plan
+    from eqr.experiments.reproduce import chosen
+    from eqr.experiments.store import Store
+
+    experiments = chosen(items or [])
+    kept = Store(store or (SMOKE / "store" if smoke else Path("runs") / "store"))
+    if scale == "paper":
+        _paper(experiments, seeds, as_json)
+        return
+    plan = make_plan(experiments, "lab", seeds=seeds, smoke=smoke)
+    if dry_run:
+        _print_plan(plan, kept, as_json)
+        return
+    _accept(plan, kept, accept_store)
+    limit = None if time_limit is None else seconds(time_limit)
+    report = _run(experiments, kept, folder, seeds, smoke, limit, workers, as_json)
+    print(json.dumps(_as_json(report, folder), indent=2) if as_json else _text(report, folder))
+    if report.failed:
+        raise typer.Exit(1)
+
+
+def _require(scale: str, seeds: int | None, workers: int | None) -> None:
+    if scale not in ("lab", "paper"):
+        raise UserError(f"--scale {scale!r}: lab (small models, these cores) or paper (published recipes)")
+    if seeds is not None and seeds < 1:
+        raise UserError(f"--seeds {seeds}: at least 1; an interval needs 2 or more")
+    if workers is not None and workers < 1:
+        raise UserError(f"--workers {workers}: at least 1")
+
+
+def _accept(plan: "Plan", store: "Store", accepted: bool) -> None:
+    """Runs of another version of the code are used only if somebody says so."""
+    from eqr.experiments.reproduce import other_code
+
+    words = other_code(plan, store)
+    if words is None:
+        return
+    if accepted:
+        print(f"{words}; used as they are", file=sys.stderr)
+        return
+    if sys.stdin.isatty() and typer.confirm(f"{words}. Use them as they are?"):
+        return
+    raise UserError(f"{words}; add --accept-store to use them as they are, or --store DIR to begin another")
+
+
+def _run(
+    experiments: "list[Experiment]",
+    store: "Store",
+    out: Path,
+    seeds: int | None,
+    smoke: bool,
+    limit: float | None,
+    workers: int | None,
+    quiet: bool,
+) -> "Report":
+    from eqr.experiments.executor import LocalExecutor
+    from eqr.experiments.reproduce import reproduce
+
+    return reproduce(
+        experiments,
+        LocalExecutor(workers),
+        store=store,
+        out=out,
+        seeds=seeds,
+        smoke=smoke,
+        time_limit=limit,
+        quiet=quiet,
+    )
+
+
+def _paper(experiments: "list[Experiment]", seeds: int | None, as_json: bool) -> None:
+    """Build and check every published recipe that the items need, and say what they would cost."""
+    from eqr.experiments.costs import GPU, training_operations
+    from eqr.experiments.plan import make_plan
+
+    jobs = [job for job in make_plan(experiments, "paper", seeds=seeds).jobs if job.trains]
+    costs = [training_operations(job.recipe) for job in jobs]
+    hours = [cost / GPU / 3600 for cost in costs]
+    if as_json:
+        rows = [
+            {"run": job.label, "recipe": job.recipe.to_json(), "flop": cost, "gpu_hours": time}
+            for job, cost, time in zip(jobs, costs, hours, strict=True)
+        ]
+        print(json.dumps({"runs": rows, "gpu_hours": sum(hours), "assumed_flop_per_second": GPU}, indent=2))
+        return
+    for job, cost, time in zip(jobs, costs, hours, strict=True):
+        print(f"{cost:9.2e} FLOP {time:8.1f} h  {job.label}  ({job.recipe.name})")
+    print(
+        f"{len(jobs)} trainings by the published recipes: all build; about {sum(hours):,.0f} "
+        f"hours of a GPU that sustains {GPU / 1e12:.0f} TFLOP/s, which is assumed, not measured."
+    )
+
+
+def _print_plan(plan: "Plan", store: "Store", as_json: bool) -> None:
+    from eqr.experiments.plan import state
+
+    rows = [{"run": job.label, "key": job.key, "state": state(job, store)} for job in plan.jobs]
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        print(f"{row['state']:<10} {row['key']}  {row['run']}")
+    counts = Counter(row["state"] for row in rows)
+    print(", ".join(f"{counts[name]} {name}" for name in ("there", "to look at", "to train")))
+
+
+def _print_list(folder: Path, as_json: bool) -> None:
+    from eqr.experiments.catalogue import CLAIMS, EXPERIMENTS
+    from eqr.experiments.listing import listed
+
+    rows = listed(folder)
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    for row in rows[: len(EXPERIMENTS)]:
+        print(f"{row['item']:<4} {row['minutes']:>5g} min  {row['state']:<8} {row['shows']}")
+    print()
+    for row in rows[len(EXPERIMENTS) :]:
+        print(
+            f"{row['item']:<4} {row['verdict']:<10} {row['shows']}  ({', '.join(CLAIMS[row['item']].items)})"
+        )
+    print("\nMinutes are of one core beyond runs that items share; two cores take half.")
+
+
+def _as_json(report: "Report", out: Path) -> dict[str, Any]:
+    from eqr.experiments.listing import listed
+
+    chosen = set(report.items)
+    rows = [row for row in listed(out) if row["item"] in chosen or "verdict" in row]
+    fields = {"done": report.done, "failed": report.failed, "stopped": report.stopped}
+    return {"out": str(out), **fields, "items": rows}
+
+
+def _text(report: "Report", out: Path) -> str:
+    lines = [
+        f"{item}: {out / item / 'table.md'}" for item in report.items if (out / item / "table.md").is_file()
+    ]
+    lines += [f"failed: {label}: {reason}" for label, reason in report.failed.items()]
+    if report.stopped:
+        lines.append(f"{report.stopped} runs are left; the same command goes on")
+    return "\n".join([*lines, f"all results: {out / 'README.md'}"])

@@ -1,0 +1,76 @@
+"""What several experiments share: the lab's base recipes, the looks taken at them, and rows by name."""
+
+from eqr.experiments.experiment import Setting
+from eqr.experiments.looks import Solve
+
+FEW = Setting(
+    recipe="sudoku-6x6",
+    changes=(
+        "augment=false",
+        "steps=1200",
+        "schedule.depth=8",
+        "data.test=500",
+        "evaluation.every=200",
+        "evaluation.puzzles=128",
+        "evaluation.test_puzzles=100",
+        "evaluation.depths=[1,2,4,8]",
+    ),
+)
+"""The construction path's regime: 1,000 fixed puzzles, which a feedforward model learns by heart."""
+FEW_WHY = (
+    "6x6 Sudoku without a spare clue by the paper's token mixer, 1,000 fixed puzzles and no augmentation, so "
+    "that memorising and generalising come apart; trajectories of 8 segments, 1,200 steps. A feedforward "
+    "model reaches all of the training puzzles and none of the others here; augmented, everything saturates."
+)
+
+SUDOKU = Setting(
+    recipe="sudoku-6x6",
+    changes=(
+        "steps=1500",
+        "data.test=500",
+        "evaluation.every=300",
+        "evaluation.puzzles=128",
+        "evaluation.test_puzzles=100",
+    ),
+)
+SUDOKU_WHY = (
+    "6x6 Sudoku without a spare clue by the paper's token mixer, augmented, cut off after 1,500 steps: with "
+    "4,000 every variant solves 98% and nothing can show."
+)
+
+MAZE = Setting(
+    recipe="maze-11x11",
+    changes=(
+        "data.test=500",
+        "evaluation.puzzles=128",
+        "evaluation.test_puzzles=100",
+    ),
+)
+MAZE_WHY = (
+    "11x11 mazes with one path by the mixer of neighbours, which attention does not learn on two cores."
+)
+
+PAPER_SUDOKU, PAPER_MAZE = Setting(recipe="paper/sudoku-eqr"), Setting(recipe="paper/maze-eqr")
+PAPER_TRM = Setting(recipe="paper/sudoku-trm")
+
+TRAINED = Solve(puzzles=500, depth=16)
+"""At the depth of training, one start."""
+SHORT = Solve(puzzles=500, depth=8)
+"""The same for trajectories of 8 segments."""
+ONCE = Solve(puzzles=500, depth=1)
+"""A single segment."""
+BROAD = Solve(puzzles=200, depth=64, breadth=32)
+"""Four times the trained depth, from many starts."""
+BROAD_RANDOM = BROAD.replace(start="random")
+"""The same for a model that was trained from a fixed start."""
+DEEP = Solve(puzzles=100, depth=1024)
+HEAD = Solve(puzzles=200, depth=64, breadth=32, halt="head")
+"""Halted by the head alone, which is the paper's rule."""
+HEAD_DEEP = DEEP.replace(halt="head")
+SETTLED = HEAD.replace(halt="head+stable:1")
+"""Halted by the head once the answer stands, which is ours."""
+
+
+def train_of(look: Solve) -> Solve:
+    """Return the same look at training puzzles."""
+    return look.replace(split="train")

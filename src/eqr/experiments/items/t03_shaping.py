@@ -1,0 +1,40 @@
+"""Table 3: what randomised starts and path noise do to accuracy at the depth of training."""
+
+from eqr.experiments.bases import MAZE, MAZE_WHY, PAPER_MAZE, PAPER_SUDOKU, SUDOKU, SUDOKU_WHY, TRAINED
+from eqr.experiments.experiment import Column, Experiment, Row
+
+EXPERIMENTS = (
+    Experiment(
+        item="T3",
+        title="Learning favorable attractor landscapes",
+        question="Do randomised starts (RI), and then path noise (NI), raise accuracy without more compute?",
+        lab=SUDOKU,
+        regime=f"{SUDOKU_WHY} {MAZE_WHY} Both are stopped where the baseline is between 30 and 90%.",
+        rows=(
+            Row(
+                name="baseline",
+                variants=("trm",),
+                says={"RI": False, "NI": False, "states": 2, "halting": "learned"},
+                published={"Sudoku": 84.8, "Maze": 44.9},
+            ),
+            Row(
+                name="+ RI",
+                variants=("ri",),
+                says={"RI": True, "NI": False, "states": 2, "halting": "learned"},
+                published={"Sudoku": 86.0, "Maze": 68.6},
+            ),
+            Row(
+                name="+ RI + NI (EqR)",
+                variants=("eqr",),
+                says={"RI": True, "NI": True, "states": 2, "halting": "learned"},
+                published={"Sudoku": 86.4, "Maze": 82.2},
+            ),
+        ),
+        columns=(
+            Column(name="Sudoku", look=TRAINED, lab=SUDOKU, paper=PAPER_SUDOKU),
+            Column(name="Maze", look=TRAINED, lab=MAZE, paper=PAPER_MAZE),
+        ),
+        seeds=5,
+        minutes=40,
+    ),
+)

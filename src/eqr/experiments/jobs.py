@@ -1,0 +1,73 @@
+"""One independent piece of work: a recipe to train, if it is not, and the looks to take at it."""
+
+import shutil
+import time
+from typing import Any
+
+from eqr.errors import UserError
+from eqr.experiments.looks import AnyLook
+from eqr.experiments.store import Store
+from eqr.train.recipe import Recipe
+from eqr.value import Value
+
+
+class Job(Value):
+    """What an executor is handed; whoever runs it needs only this and the store."""
+
+    key: str
+    """Of the run in the store."""
+    label: str
+    """For people: the first item, row and seed that asked for it."""
+    recipe: Recipe
+    looks: tuple[AnyLook, ...]
+    smoke: bool = False
+
+    @property
+    def trains(self) -> bool:
+        """Whether any of its looks needs a trained model."""
+        return any(look.trained for look in self.looks)
+
+
+class Interrupted(Exception):
+    """The job was asked to stop; what it has is in the store."""
+
+
+def run_job(job: Job, store: Store) -> None:
+    """Train and look, leaving out what the store has; what fails is a `UserError` with the reason."""
+    from eqr.experiments.observe import Seen, observe
+    from eqr.experiments.versions import code_version, machine
+
+    entry = store[job.key]
+    with entry.alone():
+        made = {"recipe": job.recipe.to_json(), "label": job.label, "smoke": job.smoke}
+        entry.begin({**made, "code": code_version(), "machine": machine(), "core_seconds": 0.0})
+        try:
+            if job.trains and not entry.trained():
+                _train(job, store)
+            for look in job.looks:
+                if entry.found(look) is None:
+                    began = time.process_time()
+                    seen = Seen(job.recipe, entry.run, entry.folder / "tables" / look.digest())
+                    found = observe(look, seen)
+                    seconds = time.process_time() - began
+                    entry.keep(look, {**found, "code": code_version(), "core_seconds": seconds})
+                    shutil.rmtree(seen.scratch, ignore_errors=True)
+        except UserError as error:
+            entry.fail(str(error))
+            raise
+        entry.succeed()
+
+
+def _train(job: Job, store: Store) -> None:
+    from eqr.train.run import train
+
+    entry = store[job.key]
+    began, before = time.process_time(), float((entry.made() or {}).get("core_seconds", 0.0))
+    outcome = train(job.recipe, entry.run, resume=True, quiet=True)
+    spent: dict[str, Any] = {"core_seconds": before + time.process_time() - began}
+    if outcome.interrupted is not None:
+        entry.note(**spent)
+        raise Interrupted
+    summary = outcome.summary
+    entry.note(trained=True, steps=summary["steps"], parameters=summary["parameters"], **spent)
+    shutil.rmtree(entry.run / "checkpoints", ignore_errors=True)  # the run is over: nothing goes on from them

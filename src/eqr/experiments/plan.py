@@ -1,0 +1,94 @@
+"""A plan: the runs that some experiments need, each once, and which of them are in the store already."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from eqr.experiments.build import build, run_key
+from eqr.experiments.experiment import Cell, Experiment, Scale
+from eqr.experiments.jobs import Job
+from eqr.experiments.looks import AnyLook
+from eqr.experiments.store import Store
+from eqr.train.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the number of a cell for one seed is found."""
+
+    cell: Cell
+    seed: int
+    key: str
+    look: AnyLook
+    number: str
+
+
+@dataclass
+class Plan:
+    """Jobs and the cells that they fill."""
+
+    jobs: list[Job] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+
+    def missing(self, store: Store) -> list[Job]:
+        """Return the jobs with something left to do, in order."""
+        return [job for job in self.jobs if not done(job, store)]
+
+
+def done(job: Job, store: Store) -> bool:
+    """Whether the store has everything a job is for."""
+    entry = store[job.key]
+    return all(entry.found(look) is not None for look in job.looks)
+
+
+def state(job: Job, store: Store) -> str:
+    """Return what a job has left to do: it is there, to look at, or to train."""
+    if done(job, store):
+        return "there"
+    return "to train" if job.trains and not store[job.key].trained() else "to look at"
+
+
+def make_plan(
+    experiments: Sequence[Experiment], scale: Scale, *, seeds: int | None = None, smoke: bool = False
+) -> Plan:
+    """Collect what the experiments need; equal recipes and seeds become one job, equal looks one look.
+
+    All first seeds come before all second ones, so that a plan cut short has every row.
+    """
+    plan = Plan()
+    jobs: dict[str, tuple[str, Recipe, dict[str, AnyLook]]] = {}
+    most = max((_seeds(experiment, seeds, smoke) for experiment in experiments), default=0)
+    for seed in range(most):
+        for experiment in experiments:
+            if seed < _seeds(experiment, seeds, smoke):
+                for cell in experiment.cells():
+                    _add(plan, jobs, cell, scale, seed, smoke)
+    plan.jobs = [
+        Job(key=key, label=label, recipe=recipe, looks=tuple(looks.values()), smoke=smoke)
+        for key, (label, recipe, looks) in jobs.items()
+    ]
+    return plan
+
+
+def _seeds(experiment: Experiment, seeds: int | None, smoke: bool) -> int:
+    return seeds or (2 if smoke else experiment.seeds)
+
+
+def _add(
+    plan: Plan,
+    jobs: dict[str, tuple[str, Recipe, dict[str, AnyLook]]],
+    cell: Cell,
+    scale: Scale,
+    seed: int,
+    smoke: bool,
+) -> None:
+    look = cell.look(smoke=smoke)
+    if seed and not look.trained:
+        return  # nothing random in it: one number says all
+    recipe = build(cell, scale, seed=seed, smoke=smoke)
+    if recipe is None:
+        return
+    key = run_key(recipe)
+    label = f"{cell.experiment.item} {cell.row.name}, {cell.column.name}, seed {seed}"
+    looks = jobs.setdefault(key, (label, recipe, {}))[2]
+    looks.setdefault(look.digest(), look)
+    plan.places.append(Place(cell, seed, key, look, cell.number(look)))

@@ -1,0 +1,111 @@
+"""Reproducing items: plan, run what the store lacks, write what came of it. `eqr reproduce` is this."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eqr.errors import UserError, nearest
+from eqr.experiments.board import Board
+from eqr.experiments.catalogue import CLAIMS, EXPERIMENTS
+from eqr.experiments.executor import Executor
+from eqr.experiments.experiment import Experiment, Scale
+from eqr.experiments.plan import Plan, make_plan
+from eqr.experiments.results import fill_table, require_kind, write_item, write_overview
+from eqr.experiments.store import Store
+from eqr.experiments.versions import code_version
+
+ALL = "all"
+
+
+@dataclass
+class Report:
+    """What a call of `reproduce` came to."""
+
+    items: list[str]
+    done: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    """Reason by label of the run."""
+    stopped: int = 0
+    """Runs that were not reached, or were asked to stop, and go on next time."""
+
+
+def chosen(names: Sequence[str]) -> list[Experiment]:
+    """Return the experiments that items and claims name, in the order asked for: the first are run first."""
+    items: dict[str, None] = {}
+    for name in names:
+        if name.lower() == ALL:
+            items |= dict.fromkeys(EXPERIMENTS)
+        elif name.upper() in EXPERIMENTS:
+            items[name.upper()] = None
+        elif name.upper() in CLAIMS:
+            items |= dict.fromkeys(CLAIMS[name.upper()].items)
+        else:
+            raise UserError(f"no item {name!r}{nearest(name.upper(), [*EXPERIMENTS, *CLAIMS, ALL])}")
+    if not items:
+        raise UserError("name an item such as T3, a claim such as C8, or all; --list shows them")
+    return [EXPERIMENTS[item] for item in items]
+
+
+def other_code(plan: Plan, store: Store) -> str | None:
+    """Return words about runs that another version of the code made; None if there are none."""
+    others = store.of_other_code([job.key for job in plan.jobs], code_version())
+    if not others:
+        return None
+    count, versions = sum(map(len, others.values())), ", ".join(sorted(others))
+    return (
+        f"{count} of the {len(plan.jobs)} runs in {store.folder} were made by another version of the code "
+        f"({versions}; this is {code_version()})"
+    )
+
+
+def reproduce(
+    experiments: Sequence[Experiment],
+    executor: Executor,
+    *,
+    store: Store,
+    out: Path,
+    scale: Scale = "lab",
+    seeds: int | None = None,
+    smoke: bool = False,
+    time_limit: float | None = None,
+    quiet: bool = False,
+) -> Report:
+    """Run what is missing and write the results of each item as soon as nothing of it is."""
+    require_kind(out, smoke=smoke)
+    plan = make_plan(experiments, scale, seeds=seeds, smoke=smoke)
+    missing = plan.missing(store)
+    report = Report([experiment.item for experiment in experiments], done=len(plan.jobs) - len(missing))
+    waiting = {
+        experiment.item: _keys(plan, experiment) & {job.key for job in missing} for experiment in experiments
+    }
+    until = time.monotonic() + (time_limit if time_limit is not None else float("inf"))
+    with Board(store, len(missing), quiet=quiet) as board:
+        for outcome in executor.run(missing, store, board, until=until):
+            board.end(outcome)
+            if outcome.failed is not None:
+                report.failed[outcome.job.label] = outcome.failed
+            elif outcome.stopped:
+                report.stopped += 1
+            else:
+                report.done += 1
+            for experiment in experiments:
+                left = waiting[experiment.item]
+                if outcome.job.key in left and not outcome.stopped:
+                    left.discard(outcome.job.key)
+                    if not left:
+                        _write(experiment, plan, store, out, smoke)
+    for experiment in experiments:
+        _write(experiment, plan, store, out, smoke)
+    write_overview(out, smoke=smoke)
+    return report
+
+
+def _keys(plan: Plan, experiment: Experiment) -> set[str]:
+    return {place.key for place in plan.places if place.cell.experiment.item == experiment.item}
+
+
+def _write(experiment: Experiment, plan: Plan, store: Store, out: Path, smoke: bool) -> None:
+    table, kept = fill_table(experiment, plan.places, store)
+    if table.values or table.failures:
+        write_item(table, kept, plan.places, store, out, smoke=smoke)

@@ -1,0 +1,114 @@
+"""The store of runs, by content: what a recipe and a seed lead to is trained once and looked at once.
+
+STORE/<key>/made.json        which recipe, code and machine; core-seconds once it is done
+STORE/<key>/run/             the training run, resumable like any other
+STORE/<key>/looks/<key>.json what a look found, with the code that looked
+STORE/<key>/failed.json      why the last attempt failed, until one succeeds
+
+Everything is written whole or not at all, so a process may be killed at any moment. A lock keeps two
+processes from training the same run twice.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from eqr.errors import UserError
+from eqr.experiments.looks import Look
+from eqr.files import make_folder, read_json, write_json
+
+MADE, FAILED, RUN, LOOKS = "made.json", "failed.json", "run", "looks"
+
+
+class Entry:
+    """One run of the store."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.key = folder.name
+
+    @property
+    def run(self) -> Path:
+        """The training run's folder."""
+        return self.folder / RUN
+
+    def made(self) -> dict[str, Any] | None:
+        """Return what is known about how the run was made; None if it was never begun."""
+        path = self.folder / MADE
+        return dict(read_json(path)) if path.is_file() else None
+
+    def begin(self, record: dict[str, Any]) -> None:
+        """Note how the run is being made; a run that goes on keeps what it said at first."""
+        if self.made() is None:
+            make_folder(self.folder)
+            write_json(self.folder / MADE, record)
+
+    def trained(self) -> bool:
+        """Whether the training is over."""
+        made = self.made()
+        return bool(made and made.get("trained"))
+
+    def note(self, **more: Any) -> None:
+        """Add to what is known about the run."""
+        write_json(self.folder / MADE, {**(self.made() or {}), **more})
+
+    def found(self, look: Look) -> dict[str, Any] | None:
+        """Return what a look found; None if it was not taken yet."""
+        path = self._path(look)
+        return dict(read_json(path)) if path.is_file() else None
+
+    def keep(self, look: Look, found: dict[str, Any]) -> None:
+        """Keep what a look found."""
+        write_json(self._path(look), {"look": look.to_json(), **found})
+
+    def fail(self, reason: str) -> None:
+        """Keep why an attempt failed."""
+        make_folder(self.folder)
+        write_json(self.folder / FAILED, {"reason": reason})
+
+    def failure(self) -> str | None:
+        """Return why the last attempt failed, if it did."""
+        path = self.folder / FAILED
+        return str(read_json(path)["reason"]) if path.is_file() else None
+
+    def succeed(self) -> None:
+        """Forget an earlier failure."""
+        (self.folder / FAILED).unlink(missing_ok=True)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait until no other process works on this run, and keep others out."""
+        make_folder(self.folder)
+        try:
+            import fcntl
+        except ImportError:  # not on Windows: two processes may then do the same work, never harm it
+            yield
+            return
+        with (self.folder / ".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _path(self, look: Look) -> Path:
+        return self.folder / LOOKS / f"{look.digest()}.json"
+
+
+class Store:
+    """A folder of runs."""
+
+    def __init__(self, folder: Path) -> None:
+        if folder.exists() and not folder.is_dir():
+            raise UserError(f"--store {folder} is a file; name a folder")
+        self.folder = folder
+
+    def __getitem__(self, key: str) -> Entry:
+        return Entry(self.folder / key)
+
+    def of_other_code(self, keys: list[str], version: str) -> dict[str, list[str]]:
+        """Return the runs among `keys` that other versions of the code made, by version."""
+        others: dict[str, list[str]] = {}
+        for key in keys:
+            made = self[key].made()
+            if made is not None and made["code"] != version:
+                others.setdefault(str(made["code"]), []).append(key)
+        return others

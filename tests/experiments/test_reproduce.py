@@ -1,0 +1,220 @@
+"""Runs are shared, kept and resumed: nothing is trained twice, a failure stops nothing else."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from eqr.cli import app
+from eqr.errors import UserError
+from eqr.experiments import reproduce, versions
+from eqr.experiments.executor import LocalExecutor, Outcome
+from eqr.experiments.experiment import Column, Experiment, Row, Setting
+from eqr.experiments.jobs import run_job
+from eqr.experiments.looks import Curve, Shape, Solve
+from eqr.experiments.plan import make_plan
+from eqr.experiments.store import Store
+
+LOOK = Solve(puzzles=8, depth=2, breadth=2)
+TINY = Setting(
+    recipe="sudoku-4x4",
+    changes=(
+        "steps=4", "rows=4", "data.train=24", "data.validation=4", "data.test=8",
+        "evaluation.every=2", "evaluation.puzzles=4", "evaluation.test_puzzles=4", "evaluation.depths=[1,2]",
+    ),
+)  # fmt: skip
+SMALL = Experiment(
+    item="T3",
+    title="small",
+    question="?",
+    lab=TINY,
+    regime="tests",
+    rows=(Row(name="baseline", variants=("trm",)), Row(name="+ RI", variants=("ri",))),
+    columns=(
+        Column(name="Sudoku", look=LOOK),
+        Column(name="Maze", metric="validation at 100%", look=Curve()),
+        Column(name="Blocks", metric="blocks", look=Shape(), percent=False),
+    ),
+    seeds=2,
+    minutes=1,
+)
+
+
+class Here:
+    """An executor without processes."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def run(self, jobs, store, watcher, *, until):
+        for job in jobs:
+            self.ran.append(job.label)
+            watcher.update([job], 0)
+            try:
+                run_job(job, store)
+            except UserError as error:
+                yield Outcome(job, failed=str(error))
+            else:
+                yield Outcome(job, stopped=time.monotonic() > until)
+
+
+def go(place: Path, experiment: Experiment = SMALL, executor: Here | None = None, **more):
+    executor = executor or Here()
+    report = reproduce.reproduce(
+        [experiment], executor, store=Store(place / "store"), out=place / "results", quiet=True, **more
+    )
+    return report, executor
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("done")
+    go(place)
+    return place
+
+
+@pytest.fixture
+def copied(done, tmp_path) -> Path:
+    shutil.copytree(done, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_equal_recipes_are_one_run_and_looks_are_gathered():
+    plan = make_plan([SMALL, SMALL.replace(item="T4")], "lab")
+    trained = [job for job in plan.jobs if job.trains]
+    assert len(trained) == 4  # two rows, two seeds, whatever asks
+    assert all(len(job.looks) >= 2 for job in trained)
+    assert [job.recipe.seed for job in trained] == [0, 0, 1, 1]  # every row before the second seed
+
+
+def test_again_trains_nothing_and_says_the_same(copied):
+    before = {path.name: path.read_bytes() for path in (copied / "results" / "T3").iterdir()}
+    report, executor = go(copied)
+    assert executor.ran == []
+    assert report.failed == {}
+    after = {path.name: path.read_bytes() for path in (copied / "results" / "T3").iterdir()}
+    assert after == before
+    assert {"table.md", "table.csv", "table.json", "values.csv", "figure.svg", "figure.png"} <= set(after)
+
+
+def test_a_run_that_is_deleted_is_the_only_one_that_is_trained_again(copied):
+    values = (copied / "results" / "T3" / "values.csv").read_text()
+    job = make_plan([SMALL], "lab").jobs[1]
+    shutil.rmtree(copied / "store" / job.key)
+    _, executor = go(copied)
+    assert executor.ran == [job.label]
+    assert (copied / "results" / "T3" / "values.csv").read_text() == values
+
+
+def test_a_run_cut_short_goes_on_to_the_same_weights(done, tmp_path, monkeypatch):
+    from eqr.train import run
+
+    job = next(job for job in make_plan([SMALL], "lab").jobs if job.trains)
+    saved = run.Training.save_checkpoint
+
+    def killed(training):
+        saved(training)
+        raise KeyboardInterrupt  # as good as kill -9: nothing after it runs
+
+    cut = job.replace(recipe=job.recipe.replace(saving=job.recipe.saving.replace(checkpoint_every=2)))
+    monkeypatch.setattr(run.Training, "save_checkpoint", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_job(cut, Store(tmp_path))
+    monkeypatch.undo()
+    run_job(cut, Store(tmp_path))
+    for name in ("best", "last"):
+        there, here = (folder / job.key / "run" / name for folder in (done / "store", tmp_path))
+        assert (there / "model.safetensors").read_bytes() == (here / "model.safetensors").read_bytes()
+    found, again = (Store(folder)[job.key].found(LOOK) for folder in (done / "store", tmp_path))
+    assert found is not None
+    assert again is not None
+    assert found["numbers"] == again["numbers"]
+
+
+def test_a_failed_row_is_told_and_stops_nothing(tmp_path):
+    broken = Row(name="broken", changes=("optimizer.rate=1e30", "optimizer.weight_decay=0.0"))
+    report, _ = go(tmp_path, SMALL.replace(rows=(broken, SMALL.rows[0]), seeds=1))
+    assert len(report.failed) == 1
+    assert "not finite" in next(iter(report.failed.values()))
+    page = (tmp_path / "results" / "T3" / "table.md").read_text()
+    assert "failed: the loss is not finite" in page
+    assert "baseline" in page
+
+
+def test_a_store_of_another_code_version_is_asked_about(copied, monkeypatch):
+    plan, store = make_plan([SMALL], "lab"), Store(copied / "store")
+    assert reproduce.other_code(plan, store) is None
+    monkeypatch.setattr(reproduce, "code_version", lambda: "another")
+    words = reproduce.other_code(plan, store)
+    assert words is not None
+    assert versions.code_version() in words
+
+
+def test_smoke_and_real_results_do_not_mix(copied):
+    with pytest.raises(UserError, match="holds real results"):
+        go(copied, smoke=True)
+
+
+def test_a_killed_worker_fails_its_job_and_another_takes_the_rest(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    jobs_ = make_plan([SMALL.replace(columns=SMALL.columns[2:])], "lab").jobs
+    assert len(jobs_) == 2
+
+    class Killer:
+        hit = False
+
+        def update(self, running, waiting):
+            if running and not self.hit:
+                self.hit = True
+                os.kill(begun[0].pid, signal.SIGKILL)
+
+    begun: list[subprocess.Popen[str]] = []
+    popen = subprocess.Popen
+
+    def noted(*args, **more):
+        begun.append(popen(*args, **more))
+        return begun[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", noted)
+    outcomes = list(LocalExecutor(1).run(jobs_, store, Killer(), until=float("inf")))
+    assert [outcome.failed is not None for outcome in outcomes] == [True, False]
+    assert "signal 9" in str(outcomes[0].failed)
+    assert store[outcomes[1].job.key].found(Shape()) is not None
+
+
+def test_time_that_is_over_starts_nothing(tmp_path):
+    jobs_ = make_plan([SMALL], "lab").jobs
+
+    class Silent:
+        def update(self, running, waiting):
+            assert not running
+
+    outcomes = list(LocalExecutor(1).run(jobs_, Store(tmp_path), Silent(), until=time.monotonic() - 1))
+    assert all(outcome.stopped for outcome in outcomes)
+    assert len(outcomes) == len(jobs_)
+
+
+def said(*words: str) -> str:
+    done = CliRunner().invoke(app, ["reproduce", *words])
+    return str(done.exception) if isinstance(done.exception, UserError) else done.output
+
+
+def test_the_command_speaks_clearly(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "did you mean 'T3'" in said("T33")
+    assert "--seeds 0" in said("T3", "--seeds", "0")
+    assert "name an item" in said()
+    assert "lab (small models" in said("T3", "--scale", "huge")
+    rows = json.loads(said("--list", "--json"))
+    assert len(rows) == 33 + 23
+    assert rows[0]["state"] == "not run"
+    assert rows[-1]["verdict"] == "undecided"
+    planned = json.loads(said("T19", "--dry-run", "--json"))
+    assert {row["state"] for row in planned} == {"to look at"}
+    assert "GPU" in said("T16", "--scale", "paper")
