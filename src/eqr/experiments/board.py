@@ -82,7 +82,7 @@ class Board:
         entry = self.store[job.key]
         if not job.trains or entry.trained():
             return "looking", "", ""
-        step = last_step(entry.run / "metrics.jsonl")
+        step = last_step(entry.run.metrics)
         if step is None:
             return "starting", "", ""
         began, first = self._first.setdefault(job.key, (time.monotonic(), step))

@@ -15,6 +15,7 @@ from eqr.measure.accounting import flops_per_segment
 from eqr.measure.training_cost import own_row, training_cost_rows, unit_costs
 from eqr.model.config import SingleState, TwoLevel
 from eqr.model.reasoner import Reasoner
+from eqr.runs import RunFolder
 from eqr.train.recipe import Recipe
 from eqr.train.sources import load_data, open_stream
 from eqr.train.trainer import Trainer
@@ -71,7 +72,7 @@ def _tracked(recipe: Recipe) -> int:
 def _measured(recipe: Recipe, steps: int) -> tuple[float, int]:
     """Return the median seconds of an optimizer step and the most bytes autograd held at once in one."""
     with tempfile.TemporaryDirectory() as folder:
-        splits = load_data(recipe.data, Path(folder), quiet=True)
+        splits = load_data(recipe.data, RunFolder(Path(folder)), quiet=True)
         trainer = Trainer(recipe, open_stream(recipe, splits))
         times = []
         for _ in range(steps):

@@ -6,7 +6,7 @@ from typing import Any
 
 from eqr.errors import UserError
 from eqr.experiments.looks import AnyLook
-from eqr.experiments.store import Store
+from eqr.experiments.store import TRAINING, Entry, Store
 from eqr.train.recipe import Recipe
 from eqr.value import Value
 
@@ -34,40 +34,55 @@ class Interrupted(Exception):
 
 def run_job(job: Job, store: Store) -> None:
     """Train and look, leaving out what the store has; what fails is a `UserError` with the reason."""
-    from eqr.experiments.observe import Seen, observe
     from eqr.experiments.versions import code_version, machine
 
     entry = store[job.key]
     with entry.alone():
         made = {"recipe": job.recipe.to_json(), "label": job.label, "smoke": job.smoke}
         entry.begin({**made, "code": code_version(), "machine": machine(), "core_seconds": 0.0})
-        try:
-            if job.trains and not entry.trained():
-                _train(job, store)
-            for look in job.looks:
-                if entry.found(look) is None:
-                    began = time.process_time()
-                    seen = Seen(job.recipe, entry.run, entry.folder / "tables" / look.digest())
-                    found = observe(look, seen)
-                    seconds = time.process_time() - began
-                    entry.keep(look, {**found, "code": code_version(), "core_seconds": seconds})
-                    shutil.rmtree(seen.scratch, ignore_errors=True)
-        except UserError as error:
-            entry.fail(str(error))
-            raise
+        reasons = _attempt(job, entry)
+        if reasons:
+            entry.fail(reasons)
+            raise UserError("; ".join(dict.fromkeys(reasons.values())))
         entry.succeed()
 
 
-def _train(job: Job, store: Store) -> None:
+def _attempt(job: Job, entry: Entry) -> dict[str, str]:
+    """Do what is missing; return the reasons of what failed, which stops nothing but what builds on it."""
+    from eqr.experiments.observe import Seen, observe
+    from eqr.experiments.versions import code_version
+
+    try:
+        if job.trains and not entry.trained():
+            _train(job, entry)
+    except UserError as error:
+        return {TRAINING: str(error)}
+    reasons = {}
+    for look in job.looks:
+        if entry.found(look) is not None:
+            continue
+        began = time.process_time()
+        seen = Seen(job.recipe, entry.run, entry.folder / "tables" / look.digest())
+        try:
+            found = observe(look, seen)
+        except UserError as error:
+            reasons[look.digest()] = str(error)
+            continue
+        seconds = time.process_time() - began
+        entry.keep(look, {**found, "code": code_version(), "core_seconds": seconds})
+        shutil.rmtree(seen.scratch, ignore_errors=True)
+    return reasons
+
+
+def _train(job: Job, entry: Entry) -> None:
     from eqr.train.run import train
 
-    entry = store[job.key]
     began, before = time.process_time(), float((entry.made() or {}).get("core_seconds", 0.0))
-    outcome = train(job.recipe, entry.run, resume=True, quiet=True)
+    outcome = train(job.recipe, entry.run.path, resume=entry.run.begun, quiet=True)
     spent: dict[str, Any] = {"core_seconds": before + time.process_time() - began}
     if outcome.interrupted is not None:
         entry.note(**spent)
         raise Interrupted
     summary = outcome.summary
     entry.note(trained=True, steps=summary["steps"], parameters=summary["parameters"], **spent)
-    shutil.rmtree(entry.run / "checkpoints", ignore_errors=True)  # the run is over: nothing goes on from them
+    entry.run.clear_folder(entry.run.checkpoints)  # the run is over: nothing goes on from them

@@ -4,7 +4,6 @@ Everything here asks `eqr.measure` and `eqr.solve`; only the naming of numbers i
 keeps its candidates in a table on disk while it is taken, so that it goes on after a kill.
 """
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from eqr.measure.evaluate import fill
 from eqr.measure.statistics import powers_of_two
 from eqr.measure.traces import run_traces
 from eqr.model.reasoner import Reasoner
+from eqr.runs import RunFolder
 from eqr.solve import Budget, Solver, load_reasoner, parse_halting
 from eqr.solve.candidates import Candidates
 from eqr.tasks import task_named
@@ -42,13 +42,13 @@ class Seen:
     """What there is to look at."""
 
     recipe: Recipe
-    run: Path
+    run: RunFolder
     scratch: Path
     """Where a look may keep what it needs while it is taken."""
 
     def model(self) -> Reasoner:
         """Return the trained model, its best weights by validation."""
-        return load_reasoner(self.run, device=self.recipe.device)
+        return load_reasoner(self.run.path, device=self.recipe.device)
 
     def puzzles(self, look: Solve) -> PuzzleSet:
         """Return the puzzles of a look: a seeded sample, or the first ones."""
@@ -112,9 +112,9 @@ def _modes(look: Modes, seen: Seen) -> dict[str, Any]:
         view = landscape(
             reasoner, puzzles.inputs[index], puzzles.labels[index], starts=look.starts, budget=budget
         )
-        path = seen.run.parent / "landscapes" / f"{look.digest()}-{index}.npz"
+        path = seen.run.path.parent / "landscapes" / f"{look.digest()}-{index}.npz"
         view.save(path)
-        files.append(path.relative_to(seen.run.parent).as_posix())
+        files.append(path.relative_to(seen.run.path.parent).as_posix())
     return {"numbers": numbers, "data": {"landscapes": files, "puzzles": [int(index) for index in drawn]}}
 
 
@@ -126,8 +126,7 @@ def _one_of_each(kinds: list[str], most: int) -> list[int]:
 
 def _curve(_: Curve, seen: Seen) -> dict[str, Any]:
     """Held-out accuracy at shares of the steps, and training accuracy of the rows that ended there."""
-    lines = (seen.run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    records = [json.loads(line) for line in lines]
+    records = seen.run.records()
     numbers: dict[str, float] = {}
     for share in range(10, 101, 10):
         step = share * seen.recipe.steps / 100
@@ -184,7 +183,7 @@ def _puzzles(look: Puzzles, seen: Seen) -> dict[str, Any]:
         "train": len(splits["train"]),
         "test": len(test),
         "rows": task.shape[0],
-        "vocabulary": task.vocabulary + 1,  # the paper counts the padding token
+        "vocabulary": task.vocabulary,
     }
     if task.clues_name is not None:
         numbers["clues"] = float(task.clues(np.asarray(test.inputs)).mean())

@@ -57,13 +57,13 @@ def _at_depth(scored: Outcomes, residual: NDArray[np.float32], depth: int) -> di
     if found is not None:
         numbers[at("auroc", depth)] = found
     easier = auroc(-np.repeat(scored.ratings, starts).astype(np.float64), right.ravel())
-    if easier is not None and scored.ratings.any():
+    if easier is not None:
         numbers[at("rating auroc", depth)] = easier
-        for low, high in RATINGS:
-            inside = within(scored.ratings, low, high)
-            if inside.any():
-                numbers[at(rated("exact", low, high), depth)] = right[inside].mean()
-                numbers[at(rated("nfe", low, high), depth)] = scored.nfe[inside].mean()
+    for low, high in RATINGS:
+        inside = within(scored.ratings, low, high)
+        if inside.any():
+            numbers[at(rated("exact", low, high), depth)] = right[inside].mean()
+            numbers[at(rated("nfe", low, high), depth)] = scored.nfe[inside].mean()
     return {name: float(value) for name, value in numbers.items()}
 
 

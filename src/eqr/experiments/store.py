@@ -9,6 +9,7 @@ Everything is written whole or not at all, so a process may be killed at any mom
 processes from training the same run twice.
 """
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +18,11 @@ from typing import Any
 from eqr.errors import UserError
 from eqr.experiments.looks import Look
 from eqr.files import make_folder, read_json, write_json
+from eqr.locks import try_lock
+from eqr.runs import RunFolder
 
 MADE, FAILED, RUN, LOOKS = "made.json", "failed.json", "run", "looks"
+TRAINING = "training"
 
 
 class Entry:
@@ -29,9 +33,9 @@ class Entry:
         self.key = folder.name
 
     @property
-    def run(self) -> Path:
-        """The training run's folder."""
-        return self.folder / RUN
+    def run(self) -> RunFolder:
+        """The training run."""
+        return RunFolder(self.folder / RUN)
 
     def made(self) -> dict[str, Any] | None:
         """Return what is known about how the run was made; None if it was never begun."""
@@ -62,15 +66,16 @@ class Entry:
         """Keep what a look found."""
         write_json(self._path(look), {"look": look.to_json(), **found})
 
-    def fail(self, reason: str) -> None:
-        """Keep why an attempt failed."""
+    def fail(self, reasons: dict[str, str]) -> None:
+        """Keep why an attempt failed, by the digest of the look or as `training`."""
         make_folder(self.folder)
-        write_json(self.folder / FAILED, {"reason": reason})
+        write_json(self.folder / FAILED, reasons)
 
-    def failure(self) -> str | None:
-        """Return why the last attempt failed, if it did."""
+    def failure(self, look: Look) -> str | None:
+        """Return why the last attempt at a look, or the training before it, failed; None if it did not."""
         path = self.folder / FAILED
-        return str(read_json(path)["reason"]) if path.is_file() else None
+        reasons: dict[str, str] = read_json(path) if path.is_file() else {}
+        return reasons.get(TRAINING) or reasons.get(look.digest())
 
     def succeed(self) -> None:
         """Forget an earlier failure."""
@@ -80,13 +85,9 @@ class Entry:
     def alone(self) -> Iterator[None]:
         """Wait until no other process works on this run, and keep others out."""
         make_folder(self.folder)
-        try:
-            import fcntl
-        except ImportError:  # not on Windows: two processes may then do the same work, never harm it
-            yield
-            return
         with (self.folder / ".lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            while not try_lock(file.fileno()):
+                time.sleep(1.0)
             yield
 
     def _path(self, look: Look) -> Path:

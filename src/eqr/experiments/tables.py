@@ -80,7 +80,7 @@ class Table:
         found = self.summary(cell)
         name = cell_name(self.experiment, row, column)
         if found is None:
-            return f"failed: {self.failures[name]}" if name in self.failures else "not run"
+            return f"failed: {self.failures[name]}" if name in self.failures else "–"
         text = f"{found.mean:,.{column.digits}f}"
         if found.low is not None:
             text += f" ± {found.mean - found.low:,.{column.digits}f}"

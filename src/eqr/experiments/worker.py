@@ -11,12 +11,14 @@ import queue
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from eqr.errors import UserError
 from eqr.experiments.jobs import Interrupted, Job, run_job
 from eqr.experiments.store import Store
+from eqr.signals import Stopped, stoppable
 
 
 def main(folder: str) -> None:
@@ -33,7 +35,7 @@ def main(folder: str) -> None:
             run_job(job, store)
         except UserError as error:
             _say({"key": job.key, "failed": str(error)})
-        except (Interrupted, KeyboardInterrupt):
+        except (Interrupted, Stopped):
             _say({"key": job.key, "stopped": True})
             return
         else:
@@ -52,5 +54,5 @@ def _say(record: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    main(sys.argv[1])
+    with stoppable(), suppress(Stopped):
+        main(sys.argv[1])
