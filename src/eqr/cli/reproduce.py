@@ -23,6 +23,14 @@ SMOKE = Path("runs") / "smoke"
 """Where smoke runs and what comes of them go, apart from real ones."""
 
 
+Workers = Annotated[
+    int | None, typer.Option(help="Runs side by side, one thread each; one per core if not given.")
+]
+Limit = Annotated[str | None, typer.Option(metavar="TIME", help="Stop politely after so long: 90s, 30m, 2h.")]
+Kept = Annotated[Path | None, typer.Option(metavar="DIR", help="Runs by content; runs/store if not given.")]
+Results = Annotated[Path | None, typer.Option(metavar="DIR", help="Where results go; results if not given.")]
+
+
 @app.command()
 def reproduce(
     items: Annotated[
@@ -35,24 +43,16 @@ def reproduce(
         str, typer.Option(help="lab: small models on these cores; paper: the published recipes, on GPUs.")
     ] = "lab",
     seeds: Annotated[int | None, typer.Option(help="Seeds of each row, instead of the item's own.")] = None,
-    time_limit: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Stop politely after so long: 90s, 30m, 2h.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Runs side by side, one thread each; one per core if not given.")
-    ] = None,
+    time_limit: Limit = None,
+    workers: Workers = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show which runs are there and which would be trained.")
     ] = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Everything at a tiny size, to see that it works.")
     ] = False,
-    store: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Runs by content; runs/store if not given.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where results go; results if not given.")
-    ] = None,
+    store: Kept = None,
+    out: Results = None,
     accept_store: Annotated[
         bool, typer.Option("--accept-store", help="Use runs that another version of the code made.")
     ] = False,
@@ -68,23 +68,51 @@ def reproduce(
         _print_list(folder, as_json)
         return
     _require(scale, seeds, workers)
-    from eqr.experiments.plan import make_plan
     from eqr.experiments.reproduce import chosen
-    from eqr.experiments.store import Store
 
     experiments = chosen(items or [])
-    kept = Store(store or (SMOKE / "store" if smoke else Path("runs") / "store"))
     if scale == "paper":
         _paper(experiments, seeds, as_json)
         return
+    kept = store or (SMOKE / "store" if smoke else Path("runs") / "store")
+    limit = None if time_limit is None else seconds(time_limit)
+    _lab(experiments, kept, folder, seeds, smoke, limit, workers, dry_run, accept_store, as_json)
+
+
+def _lab(
+    experiments: "list[Experiment]",
+    folder: Path,
+    out: Path,
+    seeds: int | None,
+    smoke: bool,
+    limit: float | None,
+    workers: int | None,
+    dry_run: bool,
+    accepted: bool,
+    as_json: bool,
+) -> None:
+    from eqr.experiments.executor import LocalExecutor
+    from eqr.experiments.plan import make_plan
+    from eqr.experiments.reproduce import reproduce
+    from eqr.experiments.store import Store
+
+    store = Store(folder)
     plan = make_plan(experiments, "lab", seeds=seeds, smoke=smoke)
     if dry_run:
-        _print_plan(plan, kept, as_json)
+        _print_plan(plan, store, as_json)
         return
-    _accept(plan, kept, accept_store)
-    limit = None if time_limit is None else seconds(time_limit)
-    report = _run(experiments, kept, folder, seeds, smoke, limit, workers, as_json)
-    print(json.dumps(_as_json(report, folder), indent=2) if as_json else _text(report, folder))
+    _accept(plan, store, accepted)
+    report = reproduce(
+        experiments,
+        LocalExecutor(workers),
+        store=store,
+        out=out,
+        seeds=seeds,
+        smoke=smoke,
+        time_limit=limit,
+        quiet=as_json,
+    )
+    print(json.dumps(_as_json(report, out), indent=2) if as_json else _text(report, out))
     if report.failed:
         raise typer.Exit(1)
 
@@ -111,31 +139,6 @@ def _accept(plan: "Plan", store: "Store", accepted: bool) -> None:
     if sys.stdin.isatty() and typer.confirm(f"{words}. Use them as they are?"):
         return
     raise UserError(f"{words}; add --accept-store to use them as they are, or --store DIR to begin another")
-
-
-def _run(
-    experiments: "list[Experiment]",
-    store: "Store",
-    out: Path,
-    seeds: int | None,
-    smoke: bool,
-    limit: float | None,
-    workers: int | None,
-    quiet: bool,
-) -> "Report":
-    from eqr.experiments.executor import LocalExecutor
-    from eqr.experiments.reproduce import reproduce
-
-    return reproduce(
-        experiments,
-        LocalExecutor(workers),
-        store=store,
-        out=out,
-        seeds=seeds,
-        smoke=smoke,
-        time_limit=limit,
-        quiet=quiet,
-    )
 
 
 def _paper(experiments: "list[Experiment]", seeds: int | None, as_json: bool) -> None:
