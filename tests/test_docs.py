@@ -28,6 +28,7 @@ from test_architecture import LAYERS, SOURCE
 ROWS = "--set rows=8 --set evaluation.puzzles=4 --set evaluation.test_puzzles=4 --set evaluation.depths=[1,2]"
 GENERATED = "--set data.train=40 --set data.validation=8 --set data.test=8"
 REPORT = "--puzzles 4 --starts 2 --depth 4 --landscapes 1 --landscape-starts 4 --landscape-depth 3"
+REPORT += " --landscape-puzzles 2 --stability 1"
 TINY = (
     (r"train paper/", "--show"),
     (r"train --list|train .*--show", ""),

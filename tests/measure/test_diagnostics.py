@@ -41,7 +41,8 @@ def basins(*kinds: str, rules: ModeRules | None = None):
         (["spurious"] * 10, Mode.NO_CORRECT),
         (["wandering"] * 10, Mode.NO_CORRECT),
         (["right"] * 5 + ["spurious"] * 5, Mode.SPURIOUS),
-        (["right"] * 8 + ["spurious"] + ["wandering"], Mode.SPURIOUS),
+        (["right"] * 7 + ["spurious"] * 2 + ["wandering"], Mode.SPURIOUS),
+        (["right"] * 8 + ["spurious"] + ["wandering"], Mode.NARROW),  # one start is an accident
         (["right"] * 2 + ["wandering"] * 8, Mode.NARROW),
         (["right"] * 9 + ["spurious"], Mode.ALIGNED),
         (["right"] * 10, Mode.ALIGNED),
@@ -57,17 +58,30 @@ def test_the_mode_follows_from_who_ends_where(kinds, mode):
 
 
 def test_a_wrong_start_as_calm_as_the_right_ones_has_settled_whatever_the_noise():
-    answers = np.stack([np.tile(LABEL, (3, 1)), np.tile(LABEL[::-1], (3, 1))])
-    noisy = np.full((2, 3), 0.3, np.float32)
+    answers = np.stack([np.tile(LABEL, (3, 1))] * 2 + [np.tile(LABEL[::-1], (3, 1))] * 2)
+    noisy = np.full((4, 3), 0.3, np.float32)
     assert name_basins(answers, noisy, LABEL).mode is Mode.SPURIOUS
-    noisy[0] = 0.01
+    noisy[:2] = 0.01
     assert name_basins(answers, noisy, LABEL).mode is Mode.NARROW
 
 
 def test_an_answer_that_still_changes_has_not_settled():
-    answers = np.stack([np.tile(LABEL, (3, 1)), np.tile(LABEL[::-1], (3, 1))])
-    answers[1, 0, 0] = 1
-    assert name_basins(answers, np.full((2, 3), CALM, np.float32), LABEL).mode is Mode.NARROW
+    answers = np.stack([np.tile(LABEL, (3, 1))] * 2 + [np.tile(LABEL[::-1], (3, 1))] * 2)
+    answers[2:, 0, 0] = 1
+    assert name_basins(answers, np.full((4, 3), CALM, np.float32), LABEL).mode is Mode.NARROW
+
+
+def test_wrong_starts_that_go_round_in_circles_are_a_mode_of_their_own():
+    still = np.tile(LABEL, (24, 1))
+    around = np.stack([LABEL[::-1] if segment % 3 else np.roll(LABEL, 1) for segment in range(24)])
+    answers = np.stack([still] * 5 + [around] * 3)
+    found = name_basins(answers, np.full((8, 24), RESTLESS, np.float32), LABEL)
+    assert found.mode is Mode.CYCLING
+    assert (found.cycling, found.period) == (pytest.approx(3 / 8), 3.0)
+    assert found.amplitude == pytest.approx((LABEL[::-1] != np.roll(LABEL, 1)).mean())
+    assert Mode.CYCLING.letter == "e"
+    only = name_basins(answers[[0, 1, 2, 5]], np.full((4, 24), RESTLESS, np.float32), LABEL)
+    assert only.mode is Mode.NARROW
 
 
 def test_thresholds_move_the_borders():

@@ -14,7 +14,6 @@ from eqr.measure.metrics import Outcomes, by_rating, outcomes, path_independence
 from eqr.measure.statistics import (
     average,
     average_distance,
-    average_share,
     expected_of_lowest,
     expected_of_vote,
     pass_at,
@@ -192,8 +191,17 @@ def test_intervals():
     assert mean.low == pytest.approx(values.mean() - half, abs=0.3 * half)
     assert mean.high == pytest.approx(values.mean() + half, abs=0.3 * half)
     assert average(np.ones(7)).low == average(np.ones(7)).high == 1.0
-    assert average_share(np.ones(7)) == share(np.ones(7, bool)), "seven of seven is not certainty"
-    assert average_share(values) == mean
+    assert share(np.ones(7)).low < 1.0, "seven of seven is not certainty"
+    one_start, mean_of_four = np.arange(8) < 6, np.full(8, 0.75)
+    assert share(one_start) == share(mean_of_four), "one number, one interval"
+
+
+def test_an_interval_narrows_as_more_starts_are_right():
+    rng = np.random.default_rng(3)
+    right = rng.random((64, 8)) < np.where(rng.random((64, 1)) < 0.9, 0.8, 0.5)
+    widths = [(one.high - one.low, one.value) for one in (share(pass_at(k, right)) for k in (1, 2, 4, 8))]
+    assert [value for _, value in widths] == sorted(value for _, value in widths)
+    assert [width for width, _ in widths] == sorted((width for width, _ in widths), reverse=True)
 
 
 def test_difficulty_bins_hold_every_puzzle_once():
@@ -207,6 +215,9 @@ def test_difficulty_bins_hold_every_puzzle_once():
         inside = (ratings >= one["from"]) & (ratings <= one["to"])
         assert one["exact"]["value"] == pytest.approx(right[inside].mean())
     assert by_rating(np.zeros(5, np.int32), right[:5]) == []
+    skewed = np.array([0] * 90 + [1] * 6 + [7, 9, 30, 31], np.int32)  # a long tail of single puzzles
+    sizes = [one["exact"]["n"] for one in by_rating(skewed, np.ones((100, 1), bool))]
+    assert sizes == [90, 10]
 
 
 def test_path_independence_ignores_the_order_of_puzzles():

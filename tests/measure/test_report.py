@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 import eqr.measure.traces as traces_module
 from eqr.cli.evaluate import app as evaluate
 from eqr.cli.report import app, summary
+from eqr.data import load_split
 from eqr.errors import UserError
-from eqr.measure.report import ReportPlan, state_sections, write_report
+from eqr.measure.report import ReportPlan, dynamics_sections, state_sections, write_report
 from eqr.measure.report.page import formula
 from eqr.measure.report.parts import duration, percent, scaled
 from eqr.measure.report.state_sections import pick_landscapes
@@ -23,7 +24,10 @@ from eqr.train.recipe import Evaluation, Generated, Recipe, Saving
 from eqr.train.run import train
 from eqr.train.schedule import SegmentedOnline
 
-PLAN = ReportPlan(puzzles=10, starts=4, depth=8, landscapes=2, landscape_starts=8, landscape_depth=6)
+PLAN = ReportPlan(
+    puzzles=10, starts=4, depth=8, landscapes=2, landscape_puzzles=4, landscape_starts=8, landscape_depth=6,
+    stability=2, panels=5,
+)  # fmt: skip
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 
 
@@ -67,7 +71,7 @@ def run(tmp_path_factory) -> Path:
         rows=6,
         steps=20,
         evaluation=Evaluation(every=10, depths=(1, 4), puzzles=16, test_puzzles=16),
-        saving=Saving(log_every=5),
+        saving=Saving(log_every=5, checkpoint_every=10),
         threads=1,
         device="cpu",
     )
@@ -108,8 +112,9 @@ def test_every_figure_and_table_has_a_caption_with_its_setting(written, page):
     assert len(captions) == len(page.of("figure")) == len(page.of("img")) + len(page.of("table"))
     assert len(page.of("table")) == len(written.tables)
     assert all(image["alt"] for image in page.of("img"))
-    measured = [caption for caption in captions if "test puzzles" in caption]
-    assert len(measured) >= 10
+    assert sum("test puzzles" in caption for caption in captions) >= 14
+    measured = [caption for caption in captions if "segments, path noise" in caption]
+    assert len(measured) >= 8
     assert all("10 test puzzles, 4 starts each, up to 8 segments" in caption for caption in measured)
     assert all("path noise 0.01, damping 0.05, seed 0" in caption for caption in measured)
 
@@ -119,7 +124,7 @@ def test_all_figures_of_the_issue_are_there(written):
     assert stems >= {
         "training", "accuracy-against-residual", "depth-and-breadth", "accuracy-against-nfe",
         "accuracy-against-breadth", "decoded-trajectory", "residual-traces", "attractor-landscape",
-        "training-costs",
+        "training-costs", "stability", "modes-over-training", "tracking",
     }  # fmt: skip
     assert {path.suffix for path in written.figures} == {".svg", ".png"}
     assert all(path.stat().st_size > 1000 for path in written.figures)
@@ -135,6 +140,54 @@ def test_tables_are_readable_csv(written):
         scaling = list(csv.DictReader(file))
     assert [(int(row["depth"]), int(row["breadth"])) for row in scaling][-1] == (8, 4)
     assert all(0 <= float(row["low"]) <= float(row["exact"]) <= float(row["high"]) <= 1 for row in scaling)
+
+
+def test_one_number_has_one_interval(written):
+    folder = written.page.parent / "report" / "tables"
+
+    def rows(name):
+        with (folder / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def interval(row):
+        return [pytest.approx(float(row[end])) for end in ("exact", "low", "high")]
+
+    scaling = {(int(row["depth"]), int(row["breadth"])): row for row in rows("scaling")}
+    costs = {(row["method"], int(row["depth"])): row for row in rows("cost")}
+    breadths = {(row["rule"], int(row["breadth"])): row for row in rows("breadth")}
+    assert interval(scaling[8, 1]) == interval(costs["fixed depth", 8])
+    assert interval(scaling[8, 4]) == interval(costs["Top-1 converged, 4 starts", 8])
+    assert interval(scaling[8, 4]) == interval(breadths["Top-1 converged", 4])
+    alone = [interval(row) for (_, breadth), row in breadths.items() if breadth == 1]
+    assert alone == [alone[0]] * 3
+
+
+def test_every_puzzle_can_be_solved_again(run, written):
+    with (written.page.parent / "report" / "tables" / "puzzles.csv").open(
+        newline="", encoding="utf-8"
+    ) as file:
+        rows = list(csv.DictReader(file))
+    task = task_named("sudoku-4x4")
+    assert [int(row["number"]) for row in rows] == list(range(10))
+    shown = {task.parse(row["puzzle"]).tobytes() for row in rows}
+    there = load_split(next((run / "data").iterdir()), "test").inputs
+    assert len(shown) == 10
+    assert shown <= {grid.tobytes() for grid in there}
+
+
+def test_the_trajectorys_caption_says_what_was_left_out(written, page):
+    caption = next(text for text in page.words["figcaption"] if text.startswith("decoded-trajectory"))
+    left_out = re.search(r"(\d+) of the (\d+) segments after which the answer was another", caption)
+    assert left_out or "and all after which the answer changed" in caption
+    assert not left_out or int(left_out[1]) == PLAN.panels < int(left_out[2])
+
+
+def test_what_was_found_around_the_states_is_kept(written):
+    kept = list((written.page.parent / "report" / "cache").glob("stability-*.json"))
+    assert len(kept) == 1
+    rows = json.loads(kept[0].read_text())["rows"]
+    assert [row["puzzle"] for row in rows] == [0, 1]
+    assert all(row["right"] or not row["proven"] for row in rows)
 
 
 def test_headline_numbers_come_with_interval_price_and_command(written, page):
@@ -168,6 +221,7 @@ def test_a_second_time_only_draws_the_same_page(run, written, monkeypatch):
         traces_module, "fill", lambda table, *_, **__: table.missing() and pytest.fail("ran again")
     )
     monkeypatch.setattr(state_sections, "landscape", lambda *_, **__: pytest.fail("ran again"))
+    monkeypatch.setattr(dynamics_sections, "stability", lambda *_, **__: pytest.fail("ran again"))
     asked = {name.replace("_", "-"): value for name, value in PLAN.to_json().items() if value is not None}
     options = [f"--{name}={value}" for name, value in asked.items()]
     result = CliRunner().invoke(app, [str(run), *options, "--json"])

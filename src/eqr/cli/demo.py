@@ -35,7 +35,7 @@ def demo(
     recipe = recipe_named(RECIPE)
     if steps is not None:
         recipe = recipe.replace(steps=steps)
-    plan = ReportPlan(puzzles=puzzles, starts=starts, depth=depth, landscape_starts=8 * starts)
+    plan = ReportPlan(puzzles=puzzles, starts=starts, depth=depth, landscape_starts=8 * starts, stability=4)
     _head(1, f"Train on {RECIPE}: z <- f(z; x), over and over, until it settles on the answer")
     _train(recipe, out)
     _head(2, "Spend more compute at test time, without touching the weights")

@@ -25,8 +25,11 @@ def report(
         int | None, typer.Option(help="Segments per trajectory; 64, or 1 for feedforward models.")
     ] = None,
     landscapes: Annotated[int, typer.Option(help="Puzzles whose attractor landscape is drawn.")] = 4,
+    landscape_puzzles: Annotated[int, typer.Option(help="Puzzles whose landscape mode is named.")] = 32,
     landscape_starts: Annotated[int, typer.Option(help="Starts of each of them.")] = 64,
     landscape_depth: Annotated[int | None, typer.Option(help="Segments of each of those; 32.")] = None,
+    stability: Annotated[int, typer.Option(help="Puzzles around whose final state we look.")] = 8,
+    panels: Annotated[int, typer.Option(help="Grids of the decoded trajectory, at most.")] = 11,
     seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     out: Annotated[
@@ -46,8 +49,11 @@ def report(
             "starts": starts,
             "depth": depth,
             "landscapes": landscapes,
+            "landscape_puzzles": landscape_puzzles,
             "landscape_starts": landscape_starts,
             "landscape_depth": landscape_depth,
+            "stability": stability,
+            "panels": panels,
             "split": split,
             "seed": seed,
         },

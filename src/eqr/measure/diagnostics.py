@@ -2,13 +2,15 @@
 
 Paper section 4.2 names four modes. Here each puzzle's mode follows from basin statistics by the explicit
 thresholds of `ModeRules`: how many starts end right, and whether the wrong ones are as settled as the right.
+A limit cycle is an attractor of its own kind, with a fifth mode for puzzles whose wrong starts end on one.
 """
 
 import json
+from collections import deque
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,6 +21,7 @@ from torch import Tensor
 
 from eqr.errors import UserError
 from eqr.files import new_file
+from eqr.measure.cycles import answer_cycles, latent_cycles
 from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
@@ -31,24 +34,27 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class Mode(StrEnum):
-    """The paper's four landscape modes."""
+    """The paper's four landscape modes, and one for wrong starts that go round in circles."""
 
     NO_CORRECT = "no correct attractor"
     SPURIOUS = "correct and spurious attractors"
     NARROW = "narrow correct basin"
     ALIGNED = "well aligned"
+    CYCLING = "correct attractor and limit cycles"
 
     @property
     def letter(self) -> str:
-        """The paper's letter, a to d."""
-        return "abcd"[list(Mode).index(self)]
+        """The paper's letter, a to d, and e."""
+        return "abcde"[list(Mode).index(self)]
 
 
 class ModeRules(Value):
     """Where one mode ends and the next begins.
 
     (a) at most `absent` of the starts end right. (d) at least `aligned` of them do. In between, (b) if at
-    least `spurious` of the starts are wrong yet settled, otherwise (c): the wrong starts are still wandering.
+    least `spurious` of the starts are wrong yet settled, (e) if at least as many are wrong and on a limit
+    cycle (the larger of the two counts), otherwise (c): the wrong starts are still wandering. Fewer than
+    `least` starts never make a mode (b) or (e): one start is an accident, not an attractor.
     A start has settled when its answer has not changed over the last `window` segments and its mean residual
     over them is at most `tolerance`, or at most `calm` times the median of the right starts if that is more.
     """
@@ -56,10 +62,13 @@ class ModeRules(Value):
     absent: Share = 0.0
     aligned: Share = 0.9
     spurious: Share = 0.1
+    least: PositiveInt = 2
     window: PositiveInt = 3
     tolerance: PositiveFloat = 0.05
     """Root-mean-square change per latent coordinate and segment; path noise alone makes 0.01 to 0.02."""
     calm: PositiveFloat = 2.0
+    longest: PositiveInt = 8
+    """Longest period of a limit cycle that is looked for, in segments."""
     apart: PositiveFloat = 0.25
     """Root-mean-square distance per coordinate from which two final states are different attractors."""
 
@@ -79,6 +88,12 @@ class Basins:
     """Share of starts that have settled, right or wrong."""
     spurious: float
     """Share of starts that have settled on a wrong answer."""
+    cycling: float
+    """Share of starts whose answer goes round in a limit cycle."""
+    period: float | None
+    """Median period of these cycles, in segments; None without any."""
+    amplitude: float | None
+    """Mean share of the cells that change on the way round."""
     answers: int
     """Number of distinct final answers."""
     residual_right: float | None
@@ -92,8 +107,9 @@ def name_basins(
     """Name the mode of a puzzle from its starts' last answers and residuals.
 
     `answers` (starts, segments, cells) and `residuals` (starts, segments) hold the last segments, the latest
-    last; `rules.window` of them are looked at.
+    last; `rules.window` of them are looked at for rest, three rounds of each period for cycles.
     """
+    cycles = answer_cycles(answers, rules.longest)
     answers, residuals = answers[:, -rules.window :], residuals[:, -rules.window :]
     right = ((answers[:, -1] == label) | (label == PAD)).all(axis=1)
     residual = residuals.mean(axis=1)
@@ -104,28 +120,37 @@ def name_basins(
         else rules.tolerance
     )
     settled = steady & (residual <= bar)
+    around = cycles.found & ~settled
     share, spurious = float(right.mean()), float((settled & ~right).mean())
     return Basins(
-        mode=_mode(share, spurious, rules),
+        mode=_mode(right, settled & ~right, around & ~right, rules),
         starts=len(answers),
         right=share,
         settled=float(settled.mean()),
         spurious=spurious,
+        cycling=float(around.mean()),
+        period=_median(cycles.period[around]),
+        amplitude=float(cycles.amplitude[around].mean()) if around.any() else None,
         answers=len(np.unique(answer_ids(answers[:, -1]))),
         residual_right=_median(residual[right]),
         residual_wrong=_median(residual[~right]),
     )
 
 
-def _mode(right: float, spurious: float, rules: ModeRules) -> Mode:
-    if right <= rules.absent:
+def _mode(
+    right: NDArray[np.bool_], stuck: NDArray[np.bool_], circling: NDArray[np.bool_], rules: ModeRules
+) -> Mode:
+    """Name a mode from which starts end right, settle wrong, and go round wrong."""
+    if right.mean() <= rules.absent:
         return Mode.NO_CORRECT
-    if right >= rules.aligned:
+    if right.mean() >= rules.aligned:
         return Mode.ALIGNED
-    return Mode.SPURIOUS if spurious >= rules.spurious else Mode.NARROW
+    if max(stuck.sum(), circling.sum()) < max(rules.spurious * len(right), rules.least):
+        return Mode.NARROW
+    return Mode.SPURIOUS if stuck.sum() >= circling.sum() else Mode.CYCLING
 
 
-def _median(values: NDArray[np.float32]) -> float | None:
+def _median(values: NDArray[Any]) -> float | None:
     return float(np.median(values)) if len(values) else None
 
 
@@ -146,6 +171,10 @@ class Landscape:
     """(starts, depth)."""
     attractors: NDArray[np.int64]
     """(starts,): number of the group of final states each start ended in, the largest group being 0."""
+    periods: NDArray[np.int64]
+    """(starts,): period of the limit cycle that the latents of each start go round; 0 for none."""
+    amplitudes: NDArray[np.float64]
+    """(starts,): root-mean-square distance per coordinate of those latents from the middle of the cycle."""
     explained: tuple[float, float]
     """Share of the states' variance along each axis."""
     basins: Basins
@@ -177,7 +206,7 @@ class Landscape:
         )
 
 
-_ARRAYS = ("puzzle", "label", "points", "right", "residuals", "attractors")
+_ARRAYS = ("puzzle", "label", "points", "right", "residuals", "attractors", "periods", "amplitudes")
 
 
 @torch.inference_mode()
@@ -200,17 +229,20 @@ def landscape(
     keys = [row_key(budget.seed, puzzle.tobytes(), restart) for restart in range(starts)]
     rows = dynamics.begin(np.tile(puzzle, (starts, 1)), keys, np.full(starts, identity, np.int32))
     states = [_flat(reasoner, rows.state.answer)]
+    recent: deque[Tensor] = deque(states, maxlen=2 * rules.longest)
     answers, residuals = [rows.logits.argmax(dim=-1)], []
     for step in unroll(dynamics, rows):
         segment = int(step.advanced.rows.depths[0])
+        recent.append(_flat(reasoner, step.advanced.rows.state.answer))
         if segment in kept:
-            states.append(_flat(reasoner, step.advanced.rows.state.answer))
+            states.append(recent[-1])
         answers.append(step.advanced.reading.tokens)
         residuals.append(step.advanced.reading.residual)
     grids = torch.stack(answers, dim=1).to(torch.uint8).cpu().numpy()
     trace = torch.stack(residuals, dim=1).cpu().numpy()
     points, explained = project(torch.stack(states, dim=1))
     right = ((grids == label) | (label == PAD)).all(axis=2)
+    cycles = latent_cycles(torch.stack(list(recent), dim=1), rest=rules.tolerance, most=rules.longest)
     return Landscape(
         puzzle=puzzle,
         label=label,
@@ -220,6 +252,8 @@ def landscape(
         right=right[:, list(kept)],
         residuals=trace,
         attractors=group(states[-1], rules.apart),
+        periods=cycles.period,
+        amplitudes=cycles.amplitude,
         explained=explained,
         basins=name_basins(grids[:, 1:], trace, label, rules),
     )

@@ -17,7 +17,6 @@ from eqr.measure.statistics import (
     Estimate,
     average,
     average_distance,
-    average_share,
     expected_of_lowest,
     expected_of_vote,
     pass_at,
@@ -117,16 +116,14 @@ def _breadth(results: Outcomes) -> dict[str, Any]:
     right, breadth = results.right, results.right.shape[1]
     widths = powers_of_two(breadth)
     return {
-        "pass_at": {str(k): average_share(pass_at(k, right)).to_json() for k in widths},
+        "pass_at": {str(k): share(pass_at(k, right)).to_json() for k in widths},
         "oracle_any_correct": share(np.asarray(right.any(axis=1))).to_json(),
         "path_independence": path_independence(right),
         "expected": {
             "residual": {
-                str(b): average_share(expected_of_lowest(results.costs, right, b)).to_json() for b in widths
+                str(b): share(expected_of_lowest(results.costs, right, b)).to_json() for b in widths
             },
-            "majority": {
-                str(b): average_share(expected_of_vote(results.ids, right, b)).to_json() for b in widths
-            },
+            "majority": {str(b): share(expected_of_vote(results.ids, right, b)).to_json() for b in widths},
         },
     }
 
@@ -141,7 +138,7 @@ def _selected(results: Outcomes, column: int) -> dict[str, Any]:
 
 def over_starts(hits: NDArray[np.bool_]) -> Estimate:
     """Estimate a share averaged over starts (AccAvg), (puzzles, starts)."""
-    return share(hits[:, 0]) if hits.shape[1] == 1 else average_share(hits.mean(axis=1))
+    return share(hits.mean(axis=1))
 
 
 def path_independence(right: NDArray[np.bool_]) -> dict[str, Any]:
@@ -157,19 +154,29 @@ def path_independence(right: NDArray[np.bool_]) -> dict[str, Any]:
 
 
 def by_rating(ratings: NDArray[np.int32], right: NDArray[np.bool_]) -> list[dict[str, Any]]:
-    """Return exact accuracy in bins of difficulty that hold about equally many puzzles."""
+    """Return exact accuracy in bins of difficulty that hold about equally many puzzles, none only a few."""
     if not len(ratings) or ratings.min() == ratings.max():
         return []
-    edges = np.unique(np.quantile(ratings, np.linspace(0, 1, RATING_BINS + 1)).round().astype(np.int64))
-    bins = np.clip(np.searchsorted(edges, ratings, side="right") - 1, 0, len(edges) - 2)
     said = []
-    for number in np.unique(bins):
-        inside = bins == number
-        said.append(
-            {
-                "from": int(ratings[inside].min()),
-                "to": int(ratings[inside].max()),
-                "exact": over_starts(right[inside]).to_json(),
-            }
-        )
+    for low, high in _bins(ratings):
+        inside = (ratings >= low) & (ratings <= high)
+        said.append({"from": low, "to": high, "exact": over_starts(right[inside]).to_json()})
     return said
+
+
+def _bins(ratings: NDArray[np.int32]) -> list[tuple[int, int]]:
+    """Return bins of ratings, both ends included; each grows until it has its share of the puzzles."""
+    values, counts = np.unique(ratings, return_counts=True)
+    wanted = len(ratings) / RATING_BINS
+    bins: list[tuple[int, int]] = []
+    first, held = 0, 0
+    for number, count in enumerate(counts.tolist()):
+        held += count
+        if held >= wanted:
+            bins.append((int(values[first]), int(values[number])))
+            first, held = number + 1, 0
+    if held and bins and held < wanted / 2:  # too few for a bin of their own
+        bins[-1] = (bins[-1][0], int(values[-1]))
+    elif held:
+        bins.append((int(values[first]), int(values[-1])))
+    return bins

@@ -7,7 +7,7 @@
 Decoded grids are drawn in `plots_grids`, trajectories and landscapes in `plots_landscape`.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +26,12 @@ from eqr.measure.style import (
     SKY,
     VERMILLION,
     WIDE,
+    error_axis,
     new_figure,
     percent_axis,
     plain_numbers,
     power_axis,
+    shades,
     styled,
 )
 
@@ -61,7 +63,7 @@ def training_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
     plain_numbers(loss.yaxis)
     loss.legend(loc="best")
     depths = sorted({int(key[6:]) for record in checks for key in record if key.startswith("exact@")})
-    for value, color in zip(depths, _shades(SEQUENTIAL, len(depths)), strict=True):
+    for value, color in zip(depths, shades(len(depths)), strict=True):
         seen = [(record["step"], record[f"exact@{value}"]) for record in checks if f"exact@{value}" in record]
         accuracy.plot(*zip(*seen, strict=True), color=color, label=f"D={value}")
     accuracy.set(xlabel="optimizer step", ylabel="exact accuracy", title="Validation")
@@ -80,7 +82,10 @@ def training_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
 
 @styled
 def accuracy_against_residual(rows: Sequence[ScalingRow]) -> "Figure":
-    """Draw exact accuracy against residual, coloured by depth, a marker for each of up to three breadths."""
+    """Draw the share of puzzles wrong against residual, both logarithmic, coloured by depth.
+
+    A marker for each of up to three breadths. On a plain axis of accuracy the deeper half would be one blob.
+    """
     from matplotlib.colors import LogNorm
 
     figure = new_figure(NARROW * 1.35, 3.0)
@@ -89,10 +94,10 @@ def accuracy_against_residual(rows: Sequence[ScalingRow]) -> "Figure":
     shown = breadths if len(breadths) <= 2 else [breadths[0], breadths[len(breadths) // 2], breadths[-1]]
     depths = [row.depth for row in rows]
     norm = LogNorm(min(depths), max(max(depths), min(depths) + 1))
-    points = None
+    points, least = None, _least_error(rows)
     for breadth, marker in zip(shown, "osD", strict=False):
         part = sorted((row for row in rows if row.breadth == breadth), key=lambda row: row.depth)
-        residuals, shares = [max(row.residual, SMALLEST) for row in part], [row.exact for row in part]
+        residuals, shares = [max(row.residual, SMALLEST) for row in part], _errors(part, least)
         axes.plot(residuals, shares, color="#BBBBBB", lw=0.9, zorder=2)
         points = axes.scatter(
             residuals,
@@ -108,9 +113,9 @@ def accuracy_against_residual(rows: Sequence[ScalingRow]) -> "Figure":
         )
     axes.set_xscale("log")
     plain_numbers(axes.xaxis)
-    axes.set(xlabel="residual of the chosen start (lower: more settled)", ylabel="exact accuracy")
-    percent_axis(axes)
-    axes.legend(handles=_markers(shown), loc="lower left")
+    axes.set(xlabel="residual of the chosen start (lower: more settled)", ylabel="puzzles wrong")
+    error_axis(axes, least)
+    axes.legend(handles=_markers(shown), loc="lower right")
     if points is not None:
         bar = figure.colorbar(points, ax=axes, label="depth D (segments)", pad=0.02)
         ticks = sorted(set(depths))
@@ -137,19 +142,20 @@ def depth_and_breadth(rows: Sequence[ScalingRow]) -> "Figure":
 
 @styled
 def accuracy_against_cost(rows: Sequence[CostRow]) -> "Figure":
-    """Draw exact accuracy against the mean number of segments per puzzle, a line per method."""
+    """Draw the share of puzzles wrong against the mean number of segments per puzzle, a line per method."""
     figure = new_figure(NARROW * 1.5, 3.1)
     axes = figure.subplots()
-    methods = list(dict.fromkeys(row.method for row in rows))
+    methods, least = list(dict.fromkeys(row.method for row in rows)), _least_error(rows)
     for method, color, marker in zip(methods, CYCLE, "osD^vP*", strict=False):
         part = sorted((row for row in rows if row.method == method), key=lambda row: row.nfe)
-        costs, shares = [row.nfe for row in part], [row.exact for row in part]
-        _with_interval(axes, costs, part, color)
+        costs, shares = [row.nfe for row in part], _errors(part, least)
+        highs, lows = ([max(1.0 - end, least) for end in ends] for ends in zip(*_ends(part), strict=True))
+        axes.fill_between(costs, lows, highs, color=color, alpha=0.12, lw=0)
         axes.plot(costs, shares, color=color, marker=marker, markeredgecolor="white", mew=0.5, label=method)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(_plainly)
-    axes.set(xlabel="NFE: mean segments per puzzle, all starts", ylabel="exact accuracy")
-    percent_axis(axes)
+    axes.set(xlabel="NFE: mean segments per puzzle, all starts", ylabel="puzzles wrong")
+    error_axis(axes, least)
     figure.legend(loc="outside lower center", ncols=2)
     return figure
 
@@ -216,12 +222,19 @@ def depth_by_difficulty(rows: Sequence[DifficultyRow], *, rating: str = "rating"
     spread = np.stack(
         (middle - [r.depth_quarter for r in rows], [r.depth_three_quarters for r in rows] - middle)
     )
-    axes.errorbar(places, middle, yerr=spread, fmt="o", color=BLUE, lw=1.4, capsize=3, ms=5.5)
+    axes.bar(places, middle, color=SKY, width=0.72)  # a bar stands even where every start halts alike
+    axes.errorbar(places, middle, yerr=spread, fmt="none", ecolor="#333333", lw=1.2, capsize=3)
+    for place, row in zip(places, rows, strict=True):
+        axes.annotate(
+            f"{row.depth_median:g}", (float(place), row.depth_three_quarters), ha="center", va="bottom",
+            fontsize=7, xytext=(0, 3), textcoords="offset points",
+        )  # fmt: skip
     axes.axhline(most, color=GREY, ls=":", lw=1)
     axes.text(len(rows) - 0.55, most, f"greatest depth {most}", ha="right", va="bottom", fontsize=7)
     axes.set_yscale("log", base=2)
     axes.yaxis.set_major_formatter(_plainly)
-    axes.set_ylim(0.8, most * 1.6)
+    axes.set_ylim(0.5, most * 1.6)
+    axes.grid(axis="x", visible=False)
     axes.set_xlim(-0.5, len(rows) - 0.5)
     _rating_ticks(axes, rows)
     axes.set(xlabel=rating, ylabel="segments until halting")
@@ -251,10 +264,17 @@ def training_costs(rows: Sequence[TrainingCostRow]) -> "Figure":
     return figure
 
 
-def _shades(name: str, count: int) -> Iterable[Any]:
-    from matplotlib import colormaps
+def _errors(rows: Sequence[ScalingRow | CostRow], least: float) -> list[float]:
+    return [max(1.0 - row.exact, least) for row in rows]
 
-    return list(colormaps[name](np.linspace(0.0, 0.88, count)))
+
+def _ends(rows: Sequence[CostRow]) -> list[tuple[float, float]]:
+    return [(row.low, row.high) for row in rows]
+
+
+def _least_error(rows: Sequence[ScalingRow | CostRow]) -> float:
+    """Return where no error at all is drawn on a logarithmic axis: at half the smallest error there is."""
+    return max(min((1.0 - row.exact for row in rows if row.exact < 1.0), default=2 * SMALLEST) / 2, SMALLEST)
 
 
 def _few_ticks(count: int) -> Any:

@@ -1,12 +1,10 @@
 """Decoded grids as pictures: a puzzle, its answer, and what a trajectory decodes to on the way.
 
-One renderer for every task. It asks the task for shape and symbols; Sudoku adds box lines, mazes and
-Mini-ARC are painted instead of written. What counts as given, filled or wrong follows from puzzle and label
-alone: a cell whose label the puzzle already shows is given.
+One renderer for every task: it asks the task for shape, symbols and look (`Task.look`). What counts as given,
+filled or wrong follows from puzzle and label alone: a cell whose label the puzzle already shows is given.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +14,6 @@ from numpy.typing import NDArray
 from eqr.errors import UserError
 from eqr.measure.style import WIDE, new_figure, styled
 from eqr.tasks.base import PAD, Task, Tokens
-from eqr.tasks.maze import Maze
-from eqr.tasks.mini_arc import MiniArc
-from eqr.tasks.sudoku import Sudoku
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,35 +24,6 @@ RIGHT_INK, WRONG_INK = "#00614A", "#9C3A00"
 LINE, CHANGED = "#9A9A9A", "#0072B2"
 LINED = 16
 """Columns up to which cells have lines between them."""
-ARC = (
-    "#111111", "#0074D9", "#FF4136", "#2ECC40", "#FFDC00",
-    "#AAAAAA", "#F012BE", "#FF851B", "#7FDBFF", "#870C25",
-)  # fmt: skip
-"""The colours ARC grids are usually shown in."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Look:
-    """How a task's cells are drawn."""
-
-    fills: dict[str, str] = field(default_factory=dict)
-    """Background by symbol; a symbol without one shows by its fill whether it is given, right or wrong."""
-    silent: str = ""
-    """Symbols that are not written: their background says all."""
-    box: tuple[int, int] | None = None
-    """Rows and columns between heavy lines."""
-
-
-def look_of(task: Task) -> Look:
-    """Return how a task is drawn; a task of your own is written out, cell by cell."""
-    if isinstance(task, Sudoku):
-        return Look(box=(task.box_rows, task.box_columns), silent=task.symbols[0])
-    if isinstance(task, Maze):
-        fills = {"#": "#3B3B3B", " ": "#FFFFFF", "S": "#56B4E9", "G": "#E69F00", "o": "#8FD3BC"}
-        return Look(fills=fills, silent="# o")
-    if isinstance(task, MiniArc):
-        return Look(fills=dict(zip(task.symbols, ARC, strict=True)), silent=task.symbols)
-    return Look(silent=" ")
 
 
 def draw_grid(
@@ -68,16 +34,21 @@ def draw_grid(
     puzzle: Tokens | None = None,
     label: Tokens | None = None,
     before: Tokens | None = None,
+    given: NDArray[np.bool_] | None = None,
 ) -> None:
-    """Draw one grid; `puzzle` and `label` mark given, right and wrong cells, `before` rings changed ones."""
-    look, (rows, columns) = look_of(task), task.shape
+    """Draw one grid; `puzzle` and `label` mark given, right and wrong cells, `before` rings changed ones.
+
+    A puzzle itself is drawn with `given` cells instead, which are shaded.
+    """
+    look, (rows, columns) = task.look(), task.shape
     wrong = _wrong(grid, label)
-    given = np.zeros(len(grid), bool) if puzzle is None or label is None else puzzle == label
+    if given is None:
+        given = np.zeros(len(grid), bool) if puzzle is None or label is None else puzzle == label
     scale = axes.figure.get_figure(root=True).get_size_inches()[0] / WIDE
     size = scale * axes.get_position().width * WIDE * 72 / columns * 0.58
     symbols = ["?" if token == PAD else task.symbols[token - 1] for token in grid.tolist()]
     fills = [
-        look.fills.get(symbol) or _fill(symbol, look, given[cell], wrong[cell], label)
+        look.fills.get(symbol) or _fill(given[cell], wrong[cell], label)
         for cell, symbol in enumerate(symbols)
     ]
     _paint(axes, fills, columns)
@@ -133,7 +104,7 @@ def trajectory_figure(
     size = min(8.0, 4.6 * side)
     figure = new_figure(WIDE, down * (side * task.shape[0] / task.shape[1] + 0.22))
     panels = figure.subplots(down, across, squeeze=False).flat
-    draw_grid(next(panels), task, puzzle)
+    draw_grid(next(panels), task, puzzle, given=(puzzle == label) & (label != PAD))
     figure.axes[0].set_title("puzzle", fontsize=size)
     counted = int((label != PAD).sum())
     before: Tokens | None = None
@@ -164,11 +135,11 @@ def _wrong(grid: Tokens, label: Tokens | None) -> NDArray[np.bool_]:
     return np.asarray((grid != label) & (label != PAD))
 
 
-def _fill(symbol: str, look: Look, given: bool, wrong: bool, label: Tokens | None) -> str:
+def _fill(given: bool, wrong: bool, label: Tokens | None) -> str:
     if wrong:
         return WRONG_FILL
     if label is None:
-        return "#FFFFFF" if symbol in look.silent else GIVEN_FILL if look.box else "#FFFFFF"
+        return GIVEN_FILL if given else "#FFFFFF"
     return GIVEN_FILL if given else RIGHT_FILL
 
 

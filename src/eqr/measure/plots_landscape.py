@@ -8,16 +8,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqr.measure.diagnostics import Landscape
+from eqr.measure.results import ModeShareRow, StabilityRow, TrackingRow
 from eqr.measure.style import (
     BLACK,
+    BLUE,
     GREY,
     NARROW,
+    ORANGE,
+    PURPLE,
     RIGHT,
+    SKY,
+    VERMILLION,
     WIDE,
     WRONG,
     new_figure,
+    percent_axis,
     plain_numbers,
     power_axis,
+    shades,
     styled,
 )
 
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MODE_COLORS = (VERMILLION, ORANGE, SKY, BLUE, PURPLE)
 TRACES = 12
 """Single trajectories drawn behind the medians, of each kind."""
 
@@ -77,12 +86,66 @@ def landscapes(views: Sequence[Landscape], names: Sequence[str]) -> "Figure":
         count = round(basins.right * basins.starts)
         axes.set_title(
             f"{name}: ({basins.mode.letter}) {basins.mode}\n{count} of {basins.starts} starts right, "
-            f"{view.attractors.max() + 1} final group{'s' if view.attractors.max() else ''}",
+            f"{view.attractors.max() + 1} final group{'s' if view.attractors.max() else ''}{_cycles(view)}",
             fontsize=8,
         )
     for axes in figure.axes[len(views) :]:
         axes.set_axis_off()
     _key(figure)
+    return figure
+
+
+@styled
+def modes_over_training(rows: Sequence[ModeShareRow]) -> "Figure":
+    """Draw the share of puzzles in each landscape mode over the steps of training, stacked."""
+    figure = new_figure(NARROW * 1.5, 2.7)
+    axes = figure.subplots()
+    steps, modes = sorted({row.step for row in rows}), list(dict.fromkeys(row.mode for row in rows))
+    at = {(row.step, row.mode): row.share for row in rows}
+    shares = [[at[step, mode] for step in steps] for mode in modes]
+    axes.stackplot(steps, shares, colors=MODE_COLORS[: len(modes)], labels=modes, lw=0)
+    axes.set(xlabel="optimizer step", ylabel="share of puzzles", xlim=(steps[0], steps[-1]))
+    percent_axis(axes)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+@styled
+def tracking(rows: Sequence[TrackingRow]) -> "Figure":
+    """Draw how far carried states are from their attractor, over their depth, a line per step of training."""
+    figure = new_figure(NARROW * 1.5, 2.7)
+    axes = figure.subplots()
+    steps = sorted({row.step for row in rows})
+    for step, color in zip(steps, shades(len(steps)), strict=True):
+        part = sorted((row for row in rows if row.step == step), key=lambda row: row.depth)
+        axes.plot(
+            [r.depth for r in part], [r.distance for r in part], "o-", color=color, label=f"step {step:,}"
+        )
+    axes.set_yscale("log")
+    plain_numbers(axes.yaxis)
+    axes.set(xlabel="segments behind the row", ylabel="distance to its attractor (RMS)")
+    figure.legend(loc="outside lower center", ncols=3)
+    return figure
+
+
+@styled
+def stability_figure(rows: Sequence[StabilityRow]) -> "Figure":
+    """Draw spectral radius against output margin, and residual against what the proof asks for."""
+    figure = new_figure(WIDE, 2.7)
+    left, right = figure.subplots(1, 2)
+    for is_right, color, marker, name in ((True, RIGHT, "o", "right"), (False, WRONG, "X", "wrong")):
+        part = [row for row in rows if row.right is is_right]
+        style = {"color": color, "marker": marker, "s": 26, "edgecolors": "white", "linewidths": 0.5}
+        label = f"{name} ({len(part)})"
+        left.scatter([r.radius for r in part], [r.margin for r in part], label=label, **style)
+        right.scatter([r.contraction for r in part], [r.radius for r in part], **style)
+    left.axvline(1.0, color=GREY, ls=":", lw=1)
+    left.axhline(0.0, color=GREY, ls=":", lw=1)
+    left.set(xlabel="spectral radius of a segment", ylabel="output margin (logits)")
+    left.legend(loc="best")
+    right.axvline(1.0, color=GREY, ls=":", lw=1)
+    right.axhline(1.0, color=GREY, ls=":", lw=1)
+    right.set(xlabel="local contraction factor L", ylabel="spectral radius")
     return figure
 
 
@@ -110,6 +173,14 @@ def _landscape(axes: "Axes", view: Landscape) -> None:
     axes.margins(0.08)
     one, two = (f"{100 * share:.0f}%" for share in view.explained)
     axes.set(xlabel=f"PC 1 ({one} of variance)", ylabel=f"PC 2 ({two})", xticks=[], yticks=[])
+
+
+def _cycles(view: Landscape) -> str:
+    around = view.periods > 0
+    if not around.any():
+        return ""
+    period, amplitude = np.median(view.periods[around]), view.amplitudes[around].mean()
+    return f"\n{int(around.sum())} on a limit cycle: period {period:g}, amplitude {amplitude:.2g}"
 
 
 def _key(figure: "Figure") -> None:

@@ -83,10 +83,57 @@ class ModeRow(Row):
     mode: str
     puzzles: int
     of_all: float
+    low: float
+    high: float
     starts_right: float | None
     starts_spurious: float | None
+    starts_cycling: float | None
+    period: float | None
+    """Median period of the cycles, in segments."""
     answers: float | None
     """Distinct final answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModeShareRow(Row):
+    """Share of the puzzles that have a landscape mode at a step of training."""
+
+    step: int
+    mode: str
+    share: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackingRow(Row):
+    """How far training rows of one depth are from the attractor of the weights at that step."""
+
+    step: int
+    depth: int
+    """Segments the rows have behind them."""
+    rows: int
+    distance: float
+    """Root mean square per coordinate, mean over rows."""
+    moved: float
+    """How far the rows still move per segment where they were followed to: 0 if that is a fixed point."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StabilityRow(Row):
+    """What holds around the state that a start of one puzzle has reached (see `measure.stability`)."""
+
+    puzzle: int
+    right: bool
+    radius: float
+    contraction: float
+    conditioning: float
+    sensitivity: float
+    margin: float
+    segments: int
+    residual: float
+    bound: float
+    proven: bool
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,7 @@ Every accuracy comes from `metrics` and `statistics` with their intervals; here 
 many budgets at once.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,6 @@ from eqr.measure.metrics import Outcomes, by_rating, outcomes, over_starts
 from eqr.measure.results import BreadthRow, CostRow, DifficultyRow, ModeRow, ScalingRow
 from eqr.measure.statistics import (
     Estimate,
-    average_share,
     expected_of_lowest,
     expected_of_vote,
     pass_at,
@@ -37,7 +35,7 @@ def scaling_rows(traces: Traces) -> list[ScalingRow]:
     for depth in powers_of_two(traces.depth):
         scored = _outcomes(traces, traces.at(depth))
         for breadth in powers_of_two(traces.breadth):
-            exact = average_share(expected_of_lowest(scored.costs, scored.right, breadth))
+            exact = share(expected_of_lowest(scored.costs, scored.right, breadth))
             rows.append(
                 ScalingRow(
                     depth=depth,
@@ -64,7 +62,7 @@ def cost_rows(traces: Traces, rule: HaltingRule | None = None) -> list[CostRow]:
         rows.append(_cost(HALTED, depth, 1, float(halted.nfe.mean()), over_starts(halted.right)))
         if breadth == 1:
             continue
-        top = share(expected_of_lowest(whole.costs, whole.right, breadth) > 0.5)  # all starts: 0 or 1
+        top = share(expected_of_lowest(whole.costs, whole.right, breadth))
         rows.append(_cost(f"{TOP}, {breadth} starts", depth, breadth, depth * breadth, top))
         raced = race(traces, rule, depth, breadth)
         first = FirstToHalt().choose(raced)
@@ -81,9 +79,9 @@ def breadth_rows(traces: Traces, depth: int | None = None) -> list[BreadthRow]:
     rows = []
     for breadth in powers_of_two(traces.breadth):
         rules = {
-            TOP: average_share(expected_of_lowest(scored.costs, scored.right, breadth)),
-            VOTE: average_share(expected_of_vote(scored.ids, scored.right, breadth)),
-            ORACLE: average_share(pass_at(breadth, scored.right)),
+            TOP: share(expected_of_lowest(scored.costs, scored.right, breadth)),
+            VOTE: share(expected_of_vote(scored.ids, scored.right, breadth)),
+            ORACLE: share(pass_at(breadth, scored.right)),
         }
         rows += [
             BreadthRow(rule=rule, depth=depth, breadth=breadth, exact=e.value, low=e.low, high=e.high)
@@ -133,22 +131,31 @@ def all_basins(traces: Traces, rules: ModeRules = MODE_RULES) -> list[Basins]:
 
 def mode_rows(basins: Sequence[Basins]) -> list[ModeRow]:
     """Count the puzzles of each mode."""
-    counted = Counter(part.mode for part in basins)
     rows = []
     for mode in Mode:
+        here = np.array([part.mode is mode for part in basins], np.bool_)
         few = [part for part in basins if part.mode is mode]
-        there = bool(few)
+        of_all = share(here)
         rows.append(
             ModeRow(
                 mode=f"({mode.letter}) {mode}",
-                puzzles=counted[mode],
-                of_all=counted[mode] / max(len(basins), 1),
-                starts_right=float(np.mean([part.right for part in few])) if there else None,
-                starts_spurious=float(np.mean([part.spurious for part in few])) if there else None,
-                answers=float(np.mean([part.answers for part in few])) if there else None,
+                puzzles=len(few),
+                of_all=of_all.value,
+                low=of_all.low,
+                high=of_all.high,
+                starts_right=_mean(part.right for part in few),
+                starts_spurious=_mean(part.spurious for part in few),
+                starts_cycling=_mean(part.cycling for part in few),
+                period=_mean(part.period for part in few),
+                answers=_mean(part.answers for part in few),
             )
         )
     return rows
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return float(np.mean(there)) if there else None
 
 
 def _outcomes(traces: Traces, candidates: Candidates) -> Outcomes:

@@ -1,7 +1,7 @@
 """Estimates with 95% intervals, and the estimators that metrics are made of; NumPy only, no puzzles.
 
-A share of puzzles gets Wilson's interval, an average of per-puzzle numbers a bootstrap over puzzles (starts
-of one puzzle are not independent, puzzles are).
+Shares get Wilson's interval, averages of other per-puzzle numbers a bootstrap over puzzles (starts of one
+puzzle are not independent, puzzles are).
 """
 
 from dataclasses import dataclass
@@ -34,12 +34,16 @@ class Estimate:
         return {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
 
 
-def share(hits: NDArray[np.bool_]) -> Estimate:
-    """Estimate how often something is true, with Wilson's interval."""
-    n = len(hits)
+def share(values: NDArray[Any]) -> Estimate:
+    """Estimate the mean of per-puzzle shares (puzzles,), or how often something is true: Wilson's interval.
+
+    A share varies at most as much as a yes or no of the same mean, so the interval is never too narrow, and
+    one number has one interval, whichever way it came about.
+    """
+    n = len(values)
     if n == 0:
         return Estimate(float("nan"), float("nan"), float("nan"), 0)
-    p = float(hits.mean())
+    p = min(max(float(values.mean()), 0.0), 1.0)  # sums of shares can stray by rounding
     middle = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
     half = Z / (1 + Z * Z / n) * sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
     return Estimate(p, min(max(middle - half, 0.0), p), max(min(middle + half, 1.0), p), n)
@@ -58,16 +62,6 @@ def average(values: NDArray[Any], *, seed: int = 0) -> Estimate:
     low, high = np.quantile(np.concatenate(means), (0.025, 0.975))
     mean = float(distinct @ counts / n)
     return Estimate(mean, min(float(low), mean), max(float(high), mean), n)
-
-
-def average_share(values: NDArray[Any]) -> Estimate:
-    """Estimate the mean of per-puzzle shares; where all are 0 or all are 1, as a share of puzzles.
-
-    A bootstrap of equal numbers has no width, which would claim a certainty that nobody has.
-    """
-    if len(values) and values.min() == values.max() and values[0] in (0.0, 1.0):
-        return share(values > 0)
-    return average(values)
 
 
 def average_distance(differences: NDArray[Any]) -> Estimate:

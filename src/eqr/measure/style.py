@@ -123,6 +123,26 @@ def percent_axis(axes: "Axes", *, low: float = 0.0, high: float = 1.0) -> None:
     axes.set_ylim(low - room, high + room)
 
 
+def error_axis(axes: "Axes", least: float) -> None:
+    """Label shares of errors as percentages on a logarithmic vertical axis; `least` stands for none."""
+    from matplotlib.ticker import FixedLocator, NullFormatter
+
+    axes.set_yscale("log")
+    ticks = [tick for tick in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if tick > least]
+    axes.yaxis.set_major_locator(FixedLocator([least, *ticks]))
+    axes.yaxis.set_major_formatter(lambda value, _: "none" if value == least else f"{100 * value:g}%")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylim(least * 0.8, 1.25)
+
+
+def shades(count: int) -> list[Any]:
+    """Return so many colours in order, from dark to light."""
+    import numpy as np
+    from matplotlib import colormaps
+
+    return list(colormaps[SEQUENTIAL](np.linspace(0.0, 0.88, count)))
+
+
 def power_axis(axes: "Axes", values: list[int]) -> None:
     """Put powers of two on a logarithmic horizontal axis under their own names."""
     axes.set_xscale("log", base=2)

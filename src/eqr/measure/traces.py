@@ -6,6 +6,8 @@ run them (a test holds the two equal). All figures of a report are computed from
 """
 
 import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +19,8 @@ from numpy.typing import NDArray
 from eqr.data import PuzzleSet
 from eqr.errors import UserError
 from eqr.measure.candidates import CandidateTable, Manifest, model_digest
+from eqr.measure.cycles import ROUNDS
+from eqr.measure.diagnostics import MODE_RULES, Basins, ModeRules, name_basins
 from eqr.measure.evaluate import fill
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Reading
@@ -96,23 +100,57 @@ def run_traces(
     """Run every start to the full depth, noting all depths; a `folder` keeps the table for the next call."""
     if budget.halting is not None:
         raise UserError("traces run to their full depth; halting rules are replayed on them afterwards")
-    if folder is None:
-        with tempfile.TemporaryDirectory() as temporary:
-            return run_traces(reasoner, puzzles, budget, Path(temporary), quiet=quiet)
-    manifest = Manifest(
-        task=puzzles.task,
-        model=model_digest(reasoner),
-        data=puzzles.digest,
-        puzzles=len(puzzles),
-        budget=budget,
-        depths=tuple(range(1, budget.depth + 1)),
-        window=min(WINDOW, budget.depth),
-        part=PART,
-    )
-    table = CandidateTable.open(folder / f"candidates-{manifest.digest()}", manifest)
-    fill(table, reasoner, puzzles, quiet=quiet)
-    joined = Candidates.joined([block.candidates for block in table.blocks()])
-    return Traces(puzzles=puzzles, budget=budget, candidates=joined, seconds=table.seconds())
+    with _filled(reasoner, puzzles, budget, range(1, budget.depth + 1), folder, quiet=quiet) as table:
+        joined = Candidates.joined([block.candidates for block in table.blocks()])
+        return Traces(puzzles=puzzles, budget=budget, candidates=joined, seconds=table.seconds())
+
+
+def run_basins(
+    reasoner: Reasoner,
+    puzzles: PuzzleSet,
+    budget: Budget,
+    folder: Path | None = None,
+    *,
+    rules: ModeRules = MODE_RULES,
+    quiet: bool = False,
+) -> list[Basins]:
+    """Name every puzzle's landscape mode from the budget's many starts, of which only the ends are kept."""
+    last = range(max(budget.depth - ROUNDS * rules.longest, 0) + 1, budget.depth + 1)
+    budget = budget.replace(halting=None, race=False)
+    with _filled(reasoner, puzzles, budget, last, folder, quiet=quiet) as table:
+        found = []
+        for block in table.blocks():
+            labels = puzzles.labels[block.first : block.first + len(block.candidates)]
+            parts = zip(block.candidates.tokens, block.candidates.residuals[..., -1], labels, strict=True)
+            found += [name_basins(*part, rules) for part in parts]
+        return found
+
+
+@contextmanager
+def _filled(
+    reasoner: Reasoner,
+    puzzles: PuzzleSet,
+    budget: Budget,
+    depths: Iterable[int],
+    folder: Path | None,
+    *,
+    quiet: bool,
+) -> Iterator[CandidateTable]:
+    """Lend the complete table of a run; without a folder it is gone afterwards."""
+    with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as place:
+        manifest = Manifest(
+            task=puzzles.task,
+            model=model_digest(reasoner),
+            data=puzzles.digest,
+            puzzles=len(puzzles),
+            budget=budget,
+            depths=tuple(depths),
+            window=min(WINDOW, budget.depth),
+            part=PART,
+        )
+        table = CandidateTable.open(Path(place) / f"candidates-{manifest.digest()}", manifest)
+        fill(table, reasoner, puzzles, quiet=quiet)
+        yield table
 
 
 def replay(traces: Traces, rule: HaltingRule, depth: int | None = None) -> Candidates:

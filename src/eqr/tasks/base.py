@@ -88,6 +88,18 @@ class CellsAndTokens(Symmetries):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """How a task's cells are drawn in figures."""
+
+    fills: dict[str, str] = field(default_factory=dict)
+    """Background by symbol; a symbol without one shows by its fill whether it is given, right or wrong."""
+    silent: str = " "
+    """Symbols that are not written: their background says all."""
+    box: tuple[int, int] | None = None
+    """Rows and columns between heavy lines."""
+
+
 class Generate(Value):
     """How to generate puzzles; a task that can be steered declares a subclass as its `generate_options`."""
 
@@ -148,6 +160,10 @@ class Task(ABC):
     @abstractmethod
     def generate(self, rng: np.random.Generator, options: Generate | None = None) -> Iterator[Instance]:
         """Yield puzzles without end, each solvable in exactly the way the task promises."""
+
+    def look(self) -> Look:
+        """Return how grids are drawn; by default they are written out, cell by cell."""
+        return Look()
 
     def canonical(self, grids: Tokens) -> Tokens:
         """Map each grid to one representative of its cheap symmetries, for duplicate and leak checks."""

@@ -16,7 +16,18 @@ from pydantic import Field, model_validator
 
 from eqr.errors import UserError
 from eqr.tasks import maze_search, maze_text
-from eqr.tasks.base import PAD, VALID, CellsAndTokens, Generate, Instance, Task, Tokens, Verdict, invalid
+from eqr.tasks.base import (
+    PAD,
+    VALID,
+    CellsAndTokens,
+    Generate,
+    Instance,
+    Look,
+    Task,
+    Tokens,
+    Verdict,
+    invalid,
+)
 from eqr.tasks.grids import dihedral, smallest_image
 from eqr.tasks.maze_search import GOAL, START, WALL, Fault
 
@@ -130,6 +141,11 @@ class Maze(Task):
         tables = dihedral(*self.shape)
         tokens = np.broadcast_to(np.arange(self.vocabulary, dtype=np.uint8), (count, self.vocabulary))
         return CellsAndTokens(tables[rng.integers(0, len(tables), count)], tokens)
+
+    def look(self) -> Look:
+        """Walls, ways and marks as colours."""
+        fills = {"#": "#3B3B3B", " ": "#FFFFFF", "S": "#56B4E9", "G": "#E69F00", "o": "#8FD3BC"}
+        return Look(fills=fills, silent="# o")
 
     def canonical(self, grids: Tokens) -> Tokens:
         """Map each grid to the smallest of its turns and reflections."""

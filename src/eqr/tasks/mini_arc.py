@@ -13,7 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqr.errors import UserError
-from eqr.tasks.base import PAD, VALID, CellsAndTokens, Generate, Instance, Task, Tokens, Verdict, invalid
+from eqr.tasks.base import (
+    PAD,
+    VALID,
+    CellsAndTokens,
+    Generate,
+    Instance,
+    Look,
+    Task,
+    Tokens,
+    Verdict,
+    invalid,
+)
 from eqr.tasks.grids import dihedral
 from eqr.tasks.mini_arc_rules import RULES, SIDE, draw_grid
 from eqr.tasks.mini_arc_variants import COLORS, Variant, Vote, symmetries, variants, vote
@@ -23,6 +34,12 @@ __all__ = ["RULES", "MiniArc", "Variant", "Vote", "symmetries", "variants", "vot
 _PALETTE = (16, 27, 196, 34, 226, 245, 201, 208, 117, 88)
 """Terminal colours (of 256) close to those ARC is usually shown in."""
 _SEPARATORS = " \t\r\n,;|/"
+
+LOOKS = (
+    "#111111", "#0074D9", "#FF4136", "#2ECC40", "#FFDC00",
+    "#AAAAAA", "#F012BE", "#FF851B", "#7FDBFF", "#870C25",
+)  # fmt: skip
+"""The colours ARC grids are usually shown in."""
 
 
 class MiniArc(Task):
@@ -64,6 +81,10 @@ class MiniArc(Task):
         self.require_tokens(puzzles)
         filled: NDArray[np.bool_] = (self.require_tokens(answers) != PAD).all(axis=1)
         return filled
+
+    def look(self) -> Look:
+        """Painted, not written."""
+        return Look(fills=dict(zip(self.symbols, LOOKS, strict=True)), silent=self.symbols)
 
     def check_puzzle(self, puzzle: Tokens) -> Verdict:
         """Ask for a colour in every cell."""

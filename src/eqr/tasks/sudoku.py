@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from eqr.errors import UserError
 from eqr.tasks import sudoku_generate, sudoku_symmetry, sudoku_text
-from eqr.tasks.base import VALID, CellsAndTokens, Generate, Instance, Task, Tokens, Verdict, invalid
+from eqr.tasks.base import VALID, CellsAndTokens, Generate, Instance, Look, Task, Tokens, Verdict, invalid
 from eqr.tasks.sudoku_generate import SudokuOptions
 from eqr.tasks.sudoku_text import BLANK
 
@@ -157,6 +157,10 @@ class Sudoku(Task):
     def draw_symmetries(self, rng: np.random.Generator, count: int) -> CellsAndTokens:
         """Draw digit names, row and column orders that keep the boxes, and for square boxes transposition."""
         return sudoku_symmetry.draw(rng, count, self.box_rows, self.box_columns)
+
+    def look(self) -> Look:
+        """Boxes between heavy lines, blanks empty."""
+        return Look(box=(self.box_rows, self.box_columns), silent=self.symbols[0])
 
     def canonical(self, grids: Tokens) -> Tokens:
         """Undo all symmetries for nearly every puzzle; always undo digit names and transposition."""

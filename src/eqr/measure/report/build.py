@@ -9,13 +9,13 @@ from typing import Any
 from eqr import __version__
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file
-from eqr.measure.diagnostics import Landscape
-from eqr.measure.report import cost_sections, scaling_sections, state_sections
+from eqr.measure.diagnostics import Basins, Landscape
+from eqr.measure.report import cost_sections, dynamics_sections, scaling_sections, state_sections
 from eqr.measure.report.page import Fact, render
 from eqr.measure.report.parts import Picture, Section, Sheet, duration
 from eqr.measure.report.source import ReportPlan, Source, open_source
-from eqr.measure.scaling import all_basins, cost_rows
-from eqr.measure.traces import Traces, run_traces
+from eqr.measure.scaling import cost_rows
+from eqr.measure.traces import Traces, run_basins, run_traces
 from eqr.progress import Progress, progress
 
 
@@ -62,7 +62,7 @@ def write_report(
     folder = page.with_suffix("")
     budget = plan.budget(source.reasoner.config)
     traces = run_traces(source.reasoner, source.puzzles, budget, folder / "cache", quiet=quiet)
-    with progress("report", plan.landscapes + 8, unit="parts", quiet=quiet) as shown:
+    with progress("report", plan.landscapes + 11, unit="parts", quiet=quiet) as shown:
         head, sections = _sections(traces, source, plan, folder / "cache", shown)
         figures, tables = _export(folder, [head, *(part for s in sections for part in s.parts)])
         shown.advance()
@@ -94,7 +94,7 @@ def _sections(
     setting = _setting(traces, source)
     costs = cost_rows(traces)
     head = cost_sections.headline(costs, traces, source, setting)
-    basins = all_basins(traces)
+    basins = _basins(source, plan, cache)
     views: dict[int, Landscape] = {}
     for number in state_sections.pick_landscapes(basins, plan.landscapes):
         views[number] = state_sections.draw_landscape(source, plan, number, cache)
@@ -104,16 +104,29 @@ def _sections(
         lambda: cost_sections.training(source),
         lambda: scaling_sections.settling(traces, setting),
         lambda: scaling_sections.spending(traces, costs, setting),
-        lambda: state_sections.trajectories(traces, source, setting),
-        lambda: state_sections.attractors(traces, basins, views, setting),
+        lambda: state_sections.trajectories(traces, source, setting, plan.panels),
+        lambda: state_sections.attractors(basins, views, source),
+        lambda: dynamics_sections.around(source, plan, cache),
+        lambda: dynamics_sections.over_training(source, plan, cache),
         lambda: scaling_sections.difficulties(traces, setting),
         lambda: cost_sections.compute(source),
+        lambda: state_sections.puzzle_sheet(traces, source),
     ]
     sections = []
     for make in makers:
         sections.append(make())
         shown.advance()
     return head, sections
+
+
+def _basins(source: Source, plan: ReportPlan, cache: Path) -> list[Basins]:
+    """Name the modes of the first puzzles from many starts."""
+    chosen = dynamics_sections.first_puzzles(source, plan.landscape_puzzles)
+    if not len(chosen):
+        return []
+    return run_basins(
+        source.reasoner, chosen, plan.landscape_budget(source.reasoner.config), cache, quiet=True
+    )
 
 
 def _export(folder: Path, parts: list[Picture | Sheet]) -> tuple[list[Path], list[Path]]:

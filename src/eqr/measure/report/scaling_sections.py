@@ -30,8 +30,8 @@ def settling(traces: Traces, setting: str) -> Section:
             Picture(
                 name="accuracy-against-residual",
                 figure=plots.accuracy_against_residual(rows),
-                caption="Exact accuracy against the residual of the chosen start; colour is the depth, a "
-                f"line joins the depths of one breadth. {setting}",
+                caption="Share of puzzles wrong against the residual of the chosen start, both axes "
+                f"logarithmic; colour is the depth, a line joins the depths of one breadth. {setting}",
                 alt=f"Scatter plot: residual falls from {first.residual:.2g} to {last.residual:.2g} and "
                 f"accuracy goes from {percent(first.exact)} to {percent(last.exact)} as depth grows.",
             ),
@@ -68,9 +68,9 @@ def spending(traces: Traces, costs: Sequence[CostRow], setting: str) -> Section:
         Picture(
             name="accuracy-against-nfe",
             figure=plots.accuracy_against_cost(costs),
-            caption="Exact accuracy against NFE, the mean number of segments spent on a puzzle over all its "
-            "starts. Each line runs over the greatest depth allowed, in powers of two. Fixed depth and "
-            "halting use one start (averaged over the starts there are); halting stops when the halt head "
+            caption="Share of puzzles wrong against NFE, the mean number of segments spent on a puzzle over "
+            "all its starts. Each line runs over the greatest depth allowed, in powers of two. Fixed depth "
+            "and halting use one start (averaged over the starts there are); halting stops when the head "
             "says so and the answer stands; racing takes the first start that halts and cancels the others. "
             f"Bands: 95% over puzzles. {setting}",
             alt="Line plot of accuracy against NFE for "

@@ -31,9 +31,15 @@ class ReportPlan(Value):
     """64, or 1 for a model with nothing to iterate, where not given."""
     landscapes: Annotated[int, Field(ge=0)] = 4
     """Puzzles whose attractor landscape is drawn."""
+    landscape_puzzles: Annotated[int, Field(ge=0)] = 32
+    """Puzzles whose landscape mode is named, by as many starts each as are drawn."""
     landscape_starts: Annotated[int, Field(ge=2)] = 64
     landscape_depth: PositiveInt | None = None
     """32, likewise."""
+    stability: Annotated[int, Field(ge=0)] = 8
+    """Puzzles around whose final state the dynamics are examined."""
+    panels: Annotated[int, Field(ge=2)] = 11
+    """Grids of the decoded trajectory, at most."""
     split: str | None = None
     """`test` if there is one, else `validation`."""
     seed: int = 0
@@ -44,9 +50,9 @@ class ReportPlan(Value):
         return Budget(depth=depth, breadth=self.starts, seed=self.seed)
 
     def landscape_budget(self, model: ReasonerConfig) -> Budget:
-        """The run of each landscape, with starts of its own."""
+        """The run of the landscapes, with starts of their own."""
         depth = self.landscape_depth or usual_depth(model, 32)
-        return Budget(depth=depth, seed=self.seed + 1)
+        return Budget(depth=depth, breadth=self.landscape_starts, seed=self.seed + 1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,122 @@
+"""What changes while a model trains, read off the checkpoints of its run.
+
+A checkpoint holds the weights of a step and the rows that were under way: how the landscape of held-out
+puzzles looked then, and how far the carried states were from the attractor of the weights they were carried
+under (the tracking error of segmented online training, paper appendix A.2).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from eqr.data import PuzzleSet
+from eqr.errors import UserError
+from eqr.files import read_json
+from eqr.measure.diagnostics import MODE_RULES, Mode, ModeRules
+from eqr.measure.results import ModeShareRow, TrackingRow
+from eqr.measure.statistics import share
+from eqr.measure.traces import run_basins
+from eqr.model.reasoner import Reasoner
+from eqr.model.state import State
+from eqr.progress import progress
+from eqr.solve.budget import Budget
+from eqr.train.checkpoint import Checkpoints, read
+from eqr.train.parameters import FlatParameters
+from eqr.train.recipe import Recipe
+from eqr.train.rows import Rows
+
+FOLLOWED = 64
+"""Segments that a carried state is followed for; where it is then stands for its attractor."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """A run as it was at one step."""
+
+    step: int
+    trained: Reasoner
+    """The weights that the rows were carried under."""
+    averaged: Reasoner
+    """The weights that would have been evaluated and saved."""
+    rows: Rows
+
+
+def moments(run: Path) -> Iterator[Moment]:
+    """Yield what the checkpoints of a run hold, in order of steps."""
+    path = run / "recipe.json"
+    if not path.is_file():
+        raise UserError(f"{run} has no recipe.json; only runs of `eqr train` have checkpoints")
+    recipe = Recipe.from_json(read_json(path), where=str(path))
+    for file in Checkpoints(run / "checkpoints", recipe.saving.keep).paths():
+        checkpoint = read(file)
+        tensors = checkpoint.tensors
+        models = {}
+        for name in ("weights", "average"):
+            models[name] = model = Reasoner(recipe.model).requires_grad_(False)
+            FlatParameters(model).vector.copy_(tensors[name])
+            for key, buffer in model.named_buffers():
+                buffer.copy_(tensors[f"model.{key}"])
+        rows = Rows.empty(len(tensors["rows.keys"]), recipe.model, torch.device("cpu"))
+        rows.load({name.removeprefix("rows."): part for name, part in tensors.items() if name[:5] == "rows."})
+        averaged = models["average" if recipe.averaging is not None else "weights"]
+        yield Moment(step=checkpoint.step, trained=models["weights"], averaged=averaged, rows=rows)
+
+
+def modes_over_training(
+    run: Path,
+    puzzles: PuzzleSet,
+    budget: Budget,
+    folder: Path | None = None,
+    *,
+    rules: ModeRules = MODE_RULES,
+    quiet: bool = False,
+) -> list[ModeShareRow]:
+    """Return the share of puzzles in each landscape mode at every checkpoint of a run."""
+    rows = []
+    with progress("modes over training", None, unit="checkpoints", quiet=quiet) as shown:
+        for moment in moments(run):
+            basins = run_basins(moment.averaged, puzzles, budget, folder, rules=rules, quiet=True)
+            for mode in Mode:
+                found = share(np.array([part.mode is mode for part in basins], np.bool_))
+                name = f"({mode.letter}) {mode}"
+                rows.append(
+                    ModeShareRow(
+                        step=moment.step, mode=name, share=found.value, low=found.low, high=found.high
+                    )
+                )
+            shown.advance()
+    return rows
+
+
+def tracking_rows(run: Path, *, follow: int = FOLLOWED) -> list[TrackingRow]:
+    """Return how far the carried rows of every checkpoint were from their attractor, by depth of the rows."""
+    return [row for moment in moments(run) for row in tracking_error(moment, follow=follow)]
+
+
+@torch.inference_mode()
+def tracking_error(moment: Moment, *, follow: int = FOLLOWED) -> list[TrackingRow]:
+    """Follow each carried state under its own weights, without noise, and measure how far it goes.
+
+    That is |z_s - z*(theta_s)|: what the segment was off when it was trained on, by the depth it had.
+    """
+    model, rows = moment.trained, moment.rows
+    x = model.embed(rows.inputs, model.identity_vectors(rows.identities))
+    still = model.config.path.replace(noise=0.0, learned_noise=False)
+    state = before = State(*(latent.clone() for latent in rows.state.tensors()))
+    for further in range(follow):
+        before, state = state, model.segment(state, x, rows.keys, rows.depths + further, path=still)
+    distance, moved = state.distance(rows.state).numpy(), state.distance(before).numpy()
+    depths = rows.depths.numpy()
+    return [
+        TrackingRow(
+            step=moment.step,
+            depth=int(depth),
+            rows=int((depths == depth).sum()),
+            distance=float(distance[depths == depth].mean()),
+            moved=float(moved[depths == depth].mean()),
+        )
+        for depth in np.unique(depths)
+    ]
