@@ -23,7 +23,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("measure",),
     ("recipes",),
     ("experiments", "reproduce"),
-    ("cli", "serve", "__main__"),
+    ("serve", "client"),
+    ("cli", "__main__"),
 )
 """A module imports its own layer's part and the layers before; parts of one layer do not know each other."""
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "models": ("eqr.cli.models", "List the models that ship with eqr."),
     "reproduce": ("eqr.cli.reproduce", "Reproduce the paper's tables, figures and claims."),
     "solve": ("eqr.cli.solve", "Solve puzzles from the command line, a file or stdin."),
+    "serve": ("eqr.cli.serve", "Answer puzzles over HTTP, with a page to watch."),
     "export": ("eqr.cli.export", "Write a model as ONNX or torch.export graphs."),
     "bench": ("eqr.cli.bench", "Measure how fast the parts are on this machine."),
 }

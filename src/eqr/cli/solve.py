@@ -57,15 +57,17 @@ def solve(
     from eqr.solve import Refused
 
     model, task, puzzles = _named(words or [], task, file)
-    budget = {
+    asked = {
         "depth": depth,
         "breadth": breadth,
+        "halt": halt,
+        "select": select,
         "race": race,
         "noise": noise,
         "damping": damping,
         "seed": seed,
     }
-    solver = _solver(model, task, identity, budget, halt, select, device)
+    solver = _solver(model, task, identity, asked, device)
     color = sys.stdout.isatty() and not as_json
     failed = False
     given = _given(puzzles, file, solver.task)
@@ -101,33 +103,18 @@ def _named(words: list[str], task: str | None, file: Path | None) -> tuple[str, 
 
 
 def _solver(
-    model: str,
-    task: str | None,
-    identity: str | None,
-    budget: dict[str, Any],
-    halt: str,
-    select: str,
-    device: str,
+    model: str, task: str | None, identity: str | None, options: dict[str, Any], device: str
 ) -> "Solver":
-    from eqr.solve import Budget, Solver, load_reasoner, parse_halting, parse_selection
-    from eqr.solve.budget import usual_depth
-    from eqr.solve.solver import SOLVE_BUDGET
+    from eqr.solve import Asked, Solver, load_reasoner
     from eqr.tasks import task_named
 
-    rule, chooser = parse_halting(halt), parse_selection(select)
-    halting = None if rule is None else rule.to_json()
-    usual = budget["depth"] is None
-    depth = SOLVE_BUDGET.depth if usual else budget["depth"]
-    rules = {"halting": halting, "probe": chooser.needs_probe, "depth": depth}
-    asked = Budget.from_json({**budget, **rules}, where="solve")
+    asked = Asked.from_json(options, where="solve")
     reasoner = load_reasoner(model, device=device)
-    if usual:
-        asked = asked.replace(depth=usual_depth(reasoner.config, depth))
     solver = Solver(
         reasoner,
         task=None if task is None else task_named(task),
-        budget=asked,
-        select=chooser,
+        budget=asked.budget(reasoner.config),
+        select=asked.selection(),
         identity=0 if identity is None else _identity(identity, model),
     )
     if solver.task.identities and identity is None:
@@ -234,27 +221,16 @@ def _show_trace(solver: "Solver", answer: "Answer", color: bool) -> None:
 
 def _plain(solver: "Solver", answer: "Answer | Refused", trace: bool) -> dict[str, Any]:
     from eqr.solve import Refused
+    from eqr.solve.plain import plain_answer, text_of
 
     if isinstance(answer, Refused):
         return {"puzzle": answer.index + 1, "refused": answer.reason}
-    said: dict[str, Any] = {
-        "puzzle": answer.index + 1,
-        "answer": _text(solver, answer.grid),
-        "valid": answer.valid,
-        "reason": answer.reason,
-        "start": answer.start,
-        "depth": answer.depth,
-        "nfe": answer.nfe,
-        "halted": answer.halted,
-        "residual": answer.residual,
-        "halt": answer.halt,
-        "seconds": answer.seconds,
-    }
+    said = plain_answer(solver.task, answer.index + 1, answer)
     if trace:
         said["trace"] = [
             {
                 "segment": frame.segment,
-                "grid": _text(solver, frame.grid),
+                "grid": text_of(solver.task, frame.grid),
                 "changed": list(frame.changed),
                 "residual": frame.residual,
                 "halt": frame.halt,
@@ -262,8 +238,3 @@ def _plain(solver: "Solver", answer: "Answer | Refused", trace: bool) -> dict[st
             for frame in solver.trace(answer.puzzle, start=answer.start)
         ]
     return said
-
-
-def _text(solver: "Solver", grid: Any) -> str:
-    """One character a cell, `?` for padding."""
-    return "".join(solver.task.symbols[token - 1] if token else "?" for token in grid)

@@ -1,5 +1,6 @@
 """Inference: one loop, halting rules, an engine of slots and a queue, selection, and `Solver` on top."""
 
+from eqr.solve.asked import Asked
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import Candidates, Status
 from eqr.solve.cohort import Finished, Glimpse
@@ -35,6 +36,7 @@ __all__ = [
     "Answer",
     "AnswerStable",
     "AnyOf",
+    "Asked",
     "Budget",
     "Candidates",
     "Engine",

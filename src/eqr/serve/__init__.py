@@ -1,0 +1,1 @@
+"""Serving: puzzles in, answers out, over HTTP, and the page on which one watches (extra `serve`)."""

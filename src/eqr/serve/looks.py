@@ -1,0 +1,82 @@
+"""How a task looks on the page, and examples of it from easy to hard.
+
+The page draws Sudoku and mazes in their own way and any other task by its symbols; it knows their rules well
+enough to say at once what is wrong with a puzzle, and asks the server for those of other tasks.
+"""
+
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from eqr.tasks.base import Instance, Task
+from eqr.tasks.maze import Maze
+from eqr.tasks.sudoku import Sudoku
+
+DRAWN = 24
+"""Puzzles generated to choose examples from."""
+LEVELS = ("Easy", "Medium", "Hard", "Hardest")
+FAMOUS = {
+    "sudoku-9x9": (
+        ("17 clues", "000000010400000000020000000000050407008000300001090000300400200050100000000806000"),
+        ("Inkala 2012", "800000000003600000070090200050007000000045700000100030001000068008500010090000400"),
+        (
+            "Golden Nugget",
+            "000000039000001005003050800008090006070002000100400000009080050020000600400700000",
+        ),
+    )
+}
+"""Puzzles that people know, from hard to among the hardest known."""
+HINTS = {
+    "sudoku": "Digits, with . or 0 for blanks; lines and separators do not matter.",
+    "maze": "# is a wall, . or a space is open, S the start, G the goal.",
+}
+
+
+def look(task: Task) -> dict[str, Any]:
+    """Describe a task to the page."""
+    about: dict[str, Any] = {
+        "name": task.name,
+        "title": title(task),
+        "summary": task.summary,
+        "rows": task.shape[0],
+        "columns": task.shape[1],
+        "symbols": task.symbols,
+        "kind": "colours" if task.identities else "symbols",
+        "boxes": None,
+        "empty": "." if "." in task.symbols else task.symbols[0],
+        "fixed": task.symbols.replace(".", "") if "." in task.symbols else "",
+        "words": {},
+        "hint": f"A character a cell: {' '.join(task.symbols)}.",
+        "judged": not task.identities,
+    }
+    if isinstance(task, Sudoku):
+        about |= {"kind": "sudoku", "boxes": [task.box_rows, task.box_columns], "hint": HINTS["sudoku"]}
+    if isinstance(task, Maze):
+        words = {"#": "wall", " ": "open", "S": "start", "G": "goal", "o": "path"}
+        about |= {"kind": "maze", "empty": " ", "fixed": "#SG", "words": words, "hint": HINTS["maze"]}
+    return about
+
+
+def title(task: Task) -> str:
+    """Return a task's name as one says it."""
+    word, _, rest = task.name.partition("-")
+    return f"{word.capitalize()} {rest.replace('x', ' × ') if rest[:1].isdigit() else rest}".strip()
+
+
+def examples(task: Task, *, seed: int = 0) -> list[dict[str, str]]:
+    """Return puzzles from easy to hard: generated ones by their rating, then famous ones."""
+    drawn = list(islice(task.generate(np.random.default_rng(seed)), DRAWN))
+    drawn.sort(key=lambda one: (one.rating, _blanks(task, one)))
+    famous = FAMOUS.get(task.name, ())
+    levels = LEVELS[: len(LEVELS) - 1] if famous else LEVELS
+    places = np.linspace(0, len(drawn) - 1, len(levels)).round().astype(int)
+    made = [
+        {"label": level, "puzzle": "".join(task.symbols[token - 1] for token in drawn[place].puzzle)}
+        for level, place in zip(levels, places, strict=True)
+    ]
+    return made + [{"label": label, "puzzle": puzzle} for label, puzzle in famous]
+
+
+def _blanks(task: Task, one: Instance) -> int:
+    return -int(task.clues(one.puzzle[None])[0]) if task.clues_name else 0

@@ -1,0 +1,64 @@
+"""Running the application: loading models by name, and uvicorn around it with a graceful end."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+from eqr.errors import UserError
+from eqr.serve.app import Served
+from eqr.serve.limits import Limits
+from eqr.solve import Solver
+
+GRACE = 5
+"""Seconds beyond the deadline of requests that a shutdown waits."""
+
+
+def load(names: Sequence[str], *, loaded: Callable[[], object] = lambda: None) -> list[Served]:
+    """Open models by folder or hub name; each is called by its task, where two share it by its folder."""
+    solvers = []
+    for name in names:
+        solvers.append((name, Solver(name)))
+        loaded()
+    tasks = [solver.task.name for _, solver in solvers]
+    return [
+        Served(
+            solver.task.name if tasks.count(solver.task.name) == 1 else Path(name).name,
+            solver.reasoner,
+            solver.task,
+        )
+        for name, solver in solvers
+    ]
+
+
+def run(app: FastAPI, limits: Limits, *, host: str, port: int, ready: Callable[[int], object]) -> None:
+    """Serve until SIGTERM or Ctrl-C: then take no more, finish what was accepted, and return."""
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=limits.connections,
+        timeout_graceful_shutdown=int(limits.seconds) + GRACE,
+    )
+    server = _Announced(config, ready)
+    server.run()
+    if not server.started:
+        raise UserError(f"cannot listen on {host}:{port}; is another server there? choose another --port")
+
+
+class _Announced(uvicorn.Server):
+    """Says on which port it listens, which matters where 0 asked for any free one."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[int], object]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: object = None) -> None:
+        """Listen, then say so."""
+        await super().startup()
+        if self.started:
+            self._ready(int(self.servers[0].sockets[0].getsockname()[1]))

@@ -1,0 +1,74 @@
+"""What a person asks of a solution, in the words they type: the command line and the server read the same."""
+
+from typing import Annotated
+
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
+
+from eqr.errors import UserError
+from eqr.model.config import ReasonerConfig
+from eqr.solve.budget import Budget, usual_depth
+from eqr.solve.halting import parse_halting
+from eqr.solve.selection import SelectionRule, parse_selection
+from eqr.value import Value
+
+USUAL_DEPTH = 64
+"""Deep, for halting ends what is done."""
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Asked(Value):
+    """Budget and selection as text and numbers; what does not parse is refused when it is made."""
+
+    depth: PositiveInt | None = None
+    """Most segments per trajectory; by default 64, or 1 for feedforward models."""
+    breadth: PositiveInt = 1
+    """Independent starts per puzzle."""
+    halt: Annotated[str, Field(max_length=200)] = "head+stable:1"
+    """Halting rule: `never`, `head`, `residual:0.02`, `stable:3`; `a+b` both, `a/b` either."""
+    select: Annotated[str, Field(max_length=40)] = "verified"
+    """Which start to believe: `verified`, `residual`, `majority`, `halt`, `first`, `probe`, ..."""
+    race: bool = False
+    """Whether the first start that halts cancels the rest."""
+    noise: Annotated[Number, Field(ge=0.0)] | None = None
+    """Path noise instead of the model's."""
+    damping: Annotated[Number, Field(ge=0.0, lt=1.0)] | None = None
+    """Damping instead of the model's."""
+    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] = 0
+    """Of the starts and the noise."""
+    identity: NonNegativeInt = 0
+    """The family a puzzle belongs to, where the model knows families (Mini-ARC)."""
+
+    @field_validator("halt", "select")
+    @classmethod
+    def _parses(cls, text: str, info: ValidationInfo) -> str:
+        try:
+            parse_halting(text) if info.field_name == "halt" else parse_selection(text)
+        except UserError as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    @field_validator("race")
+    @classmethod
+    def _race_can_be_won(cls, race: bool, info: ValidationInfo) -> bool:
+        if race and info.data.get("halt") == "never":
+            raise ValueError("a race is won by halting: give a halting rule, such as `head`")
+        return race
+
+    def budget(self, model: ReasonerConfig) -> Budget:
+        """Return what a run of this model may spend and how it iterates."""
+        rule = parse_halting(self.halt)
+        spent = {
+            "depth": self.depth or usual_depth(model, USUAL_DEPTH),
+            "breadth": self.breadth,
+            "race": self.race,
+            "noise": self.noise,
+            "damping": self.damping,
+            "probe": self.selection().needs_probe,
+            "seed": self.seed,
+            "halting": None if rule is None else rule.to_json(),
+        }
+        return Budget.from_json(spent, where="solve")
+
+    def selection(self) -> SelectionRule:
+        """Return the rule that picks a start."""
+        return parse_selection(self.select)

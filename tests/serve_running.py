@@ -1,0 +1,66 @@
+"""Real servers for the tests: a small trained-enough model, behind uvicorn, in a thread or a process."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import uvicorn
+
+from eqr.model.config import Path as Dynamics
+from eqr.model.config import ReasonerConfig, TwoLevel
+from eqr.model.reasoner import Reasoner
+from eqr.serve.app import Served, make_app
+from eqr.serve.limits import Limits
+from eqr.tasks import task_named
+
+
+def small_reasoner(task_name: str = "sudoku-4x4", *, seed: int = 3) -> Reasoner:
+    """An untrained model: what it answers is wrong, but always the same."""
+    task = task_named(task_name)
+    config = ReasonerConfig(
+        task=task.name,
+        rows=task.shape[0],
+        columns=task.shape[1],
+        vocabulary=task.vocabulary,
+        width=16,
+        blocks=1,
+        round_hidden_to=8,
+        recurrence=TwoLevel(cycles=1, scratch=1),
+        path=Dynamics(damping=0.1, noise=0.02),
+    )
+    return Reasoner(config, seed=seed).requires_grad_(False)
+
+
+def puzzles(count: int, *, task_name: str = "sudoku-4x4", seed: int = 0) -> list[str]:
+    """Puzzles as text."""
+    task = task_named(task_name)
+    generated = task.generate(np.random.default_rng(seed))
+    return ["".join(task.symbols[token - 1] for token in next(generated).puzzle) for _ in range(count)]
+
+
+@contextmanager
+def running(*models: Served, limits: Limits | None = None, **options: Any) -> Iterator[tuple[str, Any]]:
+    """Serve on a free port in a thread; gives the address and the application's office."""
+    app = make_app(models or [served()], limits, **options)
+    config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=20)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+    thread.start()
+    try:
+        while not server.started:
+            thread.join(0.01)
+            assert thread.is_alive()
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}", app.state.office
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def served(task_name: str = "sudoku-4x4") -> Served:
+    """The small model under its task's name."""
+    return Served(task_name, small_reasoner(task_name), task_named(task_name))
