@@ -3,6 +3,7 @@
 from eqr.experiments.experiment import Claim, Contrast
 
 ACC = "Accuracy"
+TASKS = ("Sudoku", "Sudoku 9x9", "Maze")
 
 
 def more(left: str, right: str, by: float = 0.0, says: str = "") -> Contrast:
@@ -86,7 +87,7 @@ ALL_CLAIMS = (
         says="Randomised starts, then noise, raise accuracy at the trained depth",
         contrasts=tuple(
             more(f"T3 | {left} | {task}", f"T3 | {right} | {task}")
-            for task in ("Sudoku", "Maze")
+            for task in TASKS
             for left, right in (("+ RI", "baseline"), ("+ RI + NI (EqR)", "+ RI"))
         ),
     ),
@@ -94,8 +95,7 @@ ALL_CLAIMS = (
         item="C9",
         says="Accuracy rises beyond the trained depth",
         contrasts=tuple(
-            more(f"T4 | + depth, D=64, B=1 | {task}", f"T4 | EqR, D=16, B=1 | {task}")
-            for task in ("Sudoku", "Maze")
+            more(f"T4 | + depth, D=64, B=1 | {task}", f"T4 | EqR, D=16, B=1 | {task}") for task in TASKS
         ),
     ),
     Claim(

@@ -4,11 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from eqr.experiments.build import build, run_key
+from eqr.experiments.costs import training_operations
 from eqr.experiments.experiment import Cell, Experiment, Scale
 from eqr.experiments.jobs import Job
 from eqr.experiments.looks import AnyLook
 from eqr.experiments.store import Store
 from eqr.train.recipe import Recipe
+
+
+_Jobs = dict[str, tuple[str, Recipe, dict[str, AnyLook]]]
+"""Label, recipe and looks of each run, by its key."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +57,19 @@ def make_plan(
 ) -> Plan:
     """Collect what the experiments need; equal recipes and seeds become one job, equal looks one look.
 
-    All first seeds come before all second ones, so that a plan cut short has every row.
+    All first seeds come before all second ones, so that a plan cut short has every row, and within an
+    experiment the cheap runs before the dear ones.
     """
     plan = Plan()
-    jobs: dict[str, tuple[str, Recipe, dict[str, AnyLook]]] = {}
+    jobs: _Jobs = {}
     most = max((_seeds(experiment, seeds, smoke) for experiment in experiments), default=0)
     for seed in range(most):
         for experiment in experiments:
             if seed < _seeds(experiment, seeds, smoke):
+                found: _Jobs = {}
                 for cell in experiment.cells():
-                    _add(plan, jobs, cell, scale, seed, smoke)
+                    _add(plan, jobs, found, cell, scale, seed, smoke)
+                jobs |= dict(sorted(found.items(), key=lambda pair: training_operations(pair[1][1])))
     plan.jobs = [
         Job(key=key, label=label, recipe=recipe, looks=tuple(looks.values()), smoke=smoke)
         for key, (label, recipe, looks) in jobs.items()
@@ -73,14 +81,7 @@ def _seeds(experiment: Experiment, seeds: int | None, smoke: bool) -> int:
     return seeds or (2 if smoke else experiment.seeds)
 
 
-def _add(
-    plan: Plan,
-    jobs: dict[str, tuple[str, Recipe, dict[str, AnyLook]]],
-    cell: Cell,
-    scale: Scale,
-    seed: int,
-    smoke: bool,
-) -> None:
+def _add(plan: Plan, known: _Jobs, found: _Jobs, cell: Cell, scale: Scale, seed: int, smoke: bool) -> None:
     look = cell.look(smoke=smoke)
     if seed and not look.trained:
         return  # nothing random in it: one number says all
@@ -89,6 +90,6 @@ def _add(
         return
     key = run_key(recipe)
     label = f"{cell.experiment.item} {cell.row.name}, {cell.column.name}, seed {seed}"
-    looks = jobs.setdefault(key, (label, recipe, {}))[2]
+    looks = known[key][2] if key in known else found.setdefault(key, (label, recipe, {}))[2]
     looks.setdefault(look.digest(), look)
     plan.places.append(Place(cell, seed, key, look, cell.number(look)))

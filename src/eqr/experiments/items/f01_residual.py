@@ -33,7 +33,7 @@ EXPERIMENTS = (
         question="Do residual and error fall together, and does breadth need some depth to pay?",
         lab=SUDOKU,
         paper=PAPER_SUDOKU,
-        regime=f"{SUDOKU_WHY} 200 puzzles, to depth 64 and 32 starts; the run of T4.",
+        regime=f"{SUDOKU_WHY} 100 puzzles, to depth 64 and 32 starts; the run of T4.",
         rows=(
             *(
                 Row(name=f"D={d}, B={b}", variants=("eqr",), at=(d, b), says=EQR, only=(ERROR, RESIDUAL))

@@ -29,11 +29,10 @@ EXPERIMENTS = (
         rows=(
             Row(
                 name="Maze-1k",
-                variants=("eqr",),
                 lab_changes=AMBIGUOUS,
                 paper_changes=("data.path=data/maze-1k",),
             ),
-            Row(name="Maze-Unique", variants=("eqr",)),
+            Row(name="Maze-Unique"),
         ),
         columns=(
             Column(name="D=16", look=DEEPER, at=(16, 1)),

@@ -1,23 +1,28 @@
 """Figures 12 and 13: how hard the puzzles are by a search's measure, and whether models find them so."""
 
-from eqr.experiments.bases import BROAD, HEAD, PAPER_SUDOKU, SUDOKU, SUDOKU_WHY
+from eqr.experiments.bases import HARD, HARD_WHY, PAPER_SUDOKU
 from eqr.experiments.experiment import Column, Experiment, Picture, Row
-from eqr.experiments.looks import RATINGS, Puzzles, rated
+from eqr.experiments.looks import RATINGS, Puzzles, Solve, rated
 
 EQR = {"RI": True, "NI": True}
 AUROC, EASY = "Rating AUROC", "NFE of easy puzzles"
 NAMES = {(low, high): str(low) if low == high else f"{low}-{high or ''}" for low, high in RATINGS}
-WHOLE, HALTED = BROAD.replace(breadth=1, puzzles=500), HEAD.replace(breadth=1, puzzles=500)
+MINIMAL = ("options={}", "train=1", "validation=1", "test=300")
+WHOLE = Solve(puzzles=300, depth=64, data=MINIMAL)
+HALTED = WHOLE.replace(halt="head")
 
 EXPERIMENTS = (
     Experiment(
         item="F12",
         title="Distribution of difficulty ratings",
         question="How hard are the test puzzles for a search?",
-        lab=SUDOKU,
+        lab=HARD,
         paper=PAPER_SUDOKU,
-        regime=f"{SUDOKU_WHY} Ratings are backtracks of our own search.",
-        rows=(Row(name="test puzzles"),),
+        regime="Generated 9x9 puzzles, 500 of each kind; ratings are backtracks of our own search.",
+        rows=(
+            Row(name="32 clues", lab_changes=("data.train=1",)),
+            Row(name="without a spare clue", lab_changes=("data.train=1", "data.options={}")),
+        ),
         columns=tuple(
             Column(name=f"rating {NAMES[bounds]}", metric=rated("share", *bounds), look=Puzzles())
             for bounds in RATINGS
@@ -28,9 +33,10 @@ EXPERIMENTS = (
         item="F13",
         title="Accuracy against difficulty rating",
         question="Does a search's rating predict what the model solves, and are easy ones done early?",
-        lab=SUDOKU,
+        lab=HARD,
         paper=PAPER_SUDOKU,
-        regime=f"{SUDOKU_WHY} 500 test puzzles by rating.",
+        regime=f"{HARD_WHY} Tested on 300 puzzles without a spare clue (24 clues on average), which it was "
+        "not trained on, so that ratings vary and much is unsolved.",
         rows=(
             *(
                 Row(

@@ -59,7 +59,6 @@ EXPERIMENTS = (
             ),
             Row(
                 name="EqR",
-                variants=("eqr",),
                 look=BROAD,
                 metric="top",
                 says={"states": 2, "RI": True, "NI": True, "damped": True},

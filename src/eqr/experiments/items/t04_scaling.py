@@ -1,6 +1,17 @@
 """Table 4: what more depth, and then breadth, buy at test time."""
 
-from eqr.experiments.bases import BROAD, MAZE, MAZE_WHY, PAPER_MAZE, PAPER_SUDOKU, SUDOKU, SUDOKU_WHY
+from eqr.experiments.bases import (
+    BROAD,
+    HARD,
+    HARD_BROAD,
+    HARD_WHY,
+    MAZE,
+    MAZE_WHY,
+    PAPER_MAZE,
+    PAPER_SUDOKU,
+    SUDOKU,
+    SUDOKU_WHY,
+)
 from eqr.experiments.experiment import Column, Experiment, Row
 
 EQR = {"RI": True, "NI": True}
@@ -11,25 +22,22 @@ EXPERIMENTS = (
         title="Test-time compute scaling",
         question="Does a trained EqR gain from four times its depth, and more from many starts?",
         lab=SUDOKU,
-        regime=f"{SUDOKU_WHY} {MAZE_WHY} 200 puzzles, 32 starts instead of 128.",
+        regime=f"{SUDOKU_WHY} {HARD_WHY} {MAZE_WHY} 100 puzzles and 32 starts for 128; 48 and 16 on 9x9.",
         rows=(
             Row(
                 name="EqR, D=16, B=1",
-                variants=("eqr",),
                 at=(16, 1),
                 says=EQR,
                 published={"Sudoku": 86.4, "Maze": 82.2},
             ),
             Row(
                 name="+ depth, D=64, B=1",
-                variants=("eqr",),
                 at=(64, 1),
                 says=EQR,
                 published={"Sudoku": 93.0, "Maze": 88.9},
             ),
             Row(
-                name="+ breadth, D=64, B=32",
-                variants=("eqr",),
+                name="+ breadth, D=64",
                 metric="top",
                 at=(64, 32),
                 says=EQR,
@@ -38,6 +46,7 @@ EXPERIMENTS = (
         ),
         columns=(
             Column(name="Sudoku", look=BROAD, lab=SUDOKU, paper=PAPER_SUDOKU),
+            Column(name="Sudoku 9x9", look=HARD_BROAD, lab=HARD, paper=PAPER_SUDOKU),
             Column(name="Maze", look=BROAD, lab=MAZE, paper=PAPER_MAZE),
         ),
         seeds=3,

@@ -47,7 +47,7 @@ EXPERIMENTS = (
         question="Does the halting head save most of the segments at no more than a point of accuracy?",
         lab=SUDOKU,
         paper=PAPER_SUDOKU,
-        regime=f"{SUDOKU_WHY} Depth to 1,024 on 100 puzzles, the rest on 200 and 500.",
+        regime=f"{SUDOKU_WHY} Depth to 1,024 on 100 puzzles, the rest on 500.",
         rows=(
             *rows(
                 16,

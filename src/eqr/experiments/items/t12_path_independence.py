@@ -38,7 +38,6 @@ EXPERIMENTS = (
             ),
             Row(
                 name="+ RI + NI",
-                variants=("eqr",),
                 says={"RI": True, "NI": True},
                 published={"Sudoku, of means": 0.13, "Maze, of means": 1.33},
             ),

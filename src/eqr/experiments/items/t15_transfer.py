@@ -5,7 +5,6 @@ from eqr.experiments.experiment import Column, Experiment, Row, Setting
 
 ARC = Setting(recipe="mini-arc")
 ACC = "Accuracy"
-VARIANTS = {"baseline": "trm", "+ training intervention": "eqr"}
 
 
 def mini_arc(name: str, variant: str, printed: float, *, ri: bool) -> Row:
