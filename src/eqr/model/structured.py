@@ -34,10 +34,11 @@ class GroupMlp(nn.Module):
         super().__init__()
         families = config.families()
         self.factors = Factors(tuple(families.values()), config.tokens)
-        self.up = nn.ParameterDict({name: matrix(2 * hidden, config.width, generator) for name in families})
+        # pairs, because a dictionary would be sorted, and weights come in the order of the families
+        self.up = nn.ParameterDict([(name, matrix(2 * hidden, config.width, generator)) for name in families])
         # each site hears several groups, so each speaks more softly
         self.down = nn.ParameterDict(
-            {name: nn.Parameter(0.5 * matrix(config.width, hidden, generator).data) for name in families}
+            [(name, nn.Parameter(0.5 * matrix(config.width, hidden, generator).data)) for name in families]
         )
 
     def forward(self, h: Tensor) -> Tensor:
