@@ -11,7 +11,6 @@ from eqr.experiments.looks import AnyLook
 from eqr.experiments.store import Store
 from eqr.train.recipe import Recipe
 
-
 _Jobs = dict[str, tuple[str, Recipe, dict[str, AnyLook]]]
 """Label, recipe and looks of each run, by its key."""
 
