@@ -1,5 +1,6 @@
 """Runs are shared, kept and resumed: nothing is trained twice, a failure stops nothing else."""
 
+import errno
 import json
 import os
 import shutil
@@ -145,6 +146,25 @@ def test_a_failed_row_is_told_and_stops_nothing(tmp_path):
     page = (tmp_path / "results" / "T3" / "table.md").read_text()
     assert "failed: the loss is not finite" in page
     assert "baseline" in page
+
+
+def test_a_full_disk_is_told_in_words_and_loses_nothing(copied, monkeypatch):
+    def full(path: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    job, store = make_plan([SMALL], "lab").jobs[0], Store(copied / "store")
+    look = job.looks[0]
+    found = store[job.key].found(look)
+    (copied / "store" / job.key / "looks" / f"{look.digest()}.json").unlink()
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        run_job(job, store)
+    monkeypatch.undo()
+    run_job(job, store)
+    again = store[job.key].found(look)
+    assert found is not None
+    assert again is not None
+    assert again["numbers"] == found["numbers"]
 
 
 def test_a_store_of_another_code_version_is_asked_about(copied, monkeypatch):

@@ -2,11 +2,13 @@
 
 import shutil
 import time
+from contextlib import suppress
 from typing import Any
 
 from eqr.errors import UserError
 from eqr.experiments.looks import AnyLook
 from eqr.experiments.store import TRAINING, Entry, Store
+from eqr.runs import DATA
 from eqr.train.recipe import Recipe
 from eqr.value import Value
 
@@ -37,23 +39,28 @@ def run_job(job: Job, store: Store) -> None:
     from eqr.experiments.versions import code_version, machine
 
     entry = store[job.key]
-    with entry.alone():
+    with store.alone(job.key):
         made = {"recipe": job.recipe.to_json(), "label": job.label, "smoke": job.smoke}
         entry.begin({**made, "code": code_version(), "machine": machine(), "core_seconds": 0.0})
-        reasons = _attempt(job, entry)
+        store.share_puzzles(entry)
+        reasons = _attempt(job, entry, store)
         if reasons:
-            entry.fail(reasons)
+            with suppress(UserError):  # a full disk takes no note of it
+                entry.fail(reasons)
             raise UserError("; ".join(dict.fromkeys(reasons.values())))
         entry.succeed()
 
 
-def _attempt(job: Job, entry: Entry) -> dict[str, str]:
+def _attempt(job: Job, entry: Entry, store: Store) -> dict[str, str]:
     """Do what is missing; return the reasons of what failed, which stops nothing but what builds on it."""
     from eqr.experiments.observe import Seen, observe
     from eqr.experiments.versions import code_version
+    from eqr.train.sources import load_data
 
     try:
         if job.trains and not entry.trained():
+            with store.alone(DATA):  # generated once, by whoever is first
+                load_data(job.recipe.data, entry.run, quiet=True)
             _train(job, entry)
     except UserError as error:
         return {TRAINING: str(error)}
@@ -65,11 +72,11 @@ def _attempt(job: Job, entry: Entry) -> dict[str, str]:
         seen = Seen(job.recipe, entry.run, entry.folder / "tables" / look.digest())
         try:
             found = observe(look, seen)
+            seconds = time.process_time() - began
+            entry.keep(look, {**found, "code": code_version(), "core_seconds": seconds})
         except UserError as error:
             reasons[look.digest()] = str(error)
             continue
-        seconds = time.process_time() - began
-        entry.keep(look, {**found, "code": code_version(), "core_seconds": seconds})
         shutil.rmtree(seen.scratch, ignore_errors=True)
     return reasons
 

@@ -4,6 +4,7 @@ STORE/<key>/made.json        which recipe, code and machine; core-seconds once i
 STORE/<key>/run/             the training run, resumable like any other
 STORE/<key>/looks/<key>.json what a look found, with the code that looked
 STORE/<key>/failed.json      why the last attempt failed, until one succeeds
+STORE/data/                  generated puzzles, which many runs share; each run has a link to it
 
 Everything is written whole or not at all, so a process may be killed at any moment. A lock keeps two
 processes from training the same run twice.
@@ -11,7 +12,7 @@ processes from training the same run twice.
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from eqr.errors import UserError
 from eqr.experiments.looks import Look
 from eqr.files import make_folder, read_json, write_json
 from eqr.locks import try_lock
-from eqr.runs import RunFolder
+from eqr.runs import DATA, RunFolder
 
 MADE, FAILED, RUN, LOOKS = "made.json", "failed.json", "run", "looks"
 TRAINING = "training"
@@ -81,15 +82,6 @@ class Entry:
         """Forget an earlier failure."""
         (self.folder / FAILED).unlink(missing_ok=True)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Wait until no other process works on this run, and keep others out."""
-        make_folder(self.folder)
-        with (self.folder / ".lock").open("w") as file:
-            while not try_lock(file.fileno()):
-                time.sleep(1.0)
-            yield
-
     def _path(self, look: Look) -> Path:
         return self.folder / LOOKS / f"{look.digest()}.json"
 
@@ -104,6 +96,24 @@ class Store:
 
     def __getitem__(self, key: str) -> Entry:
         return Entry(self.folder / key)
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """Wait until no other process works on a run, or on the shared puzzles, and keep others out."""
+        make_folder(self.folder / name)
+        with (self.folder / name / ".lock").open("w") as file:
+            while not try_lock(file.fileno()):
+                time.sleep(1.0)
+            yield
+
+    def share_puzzles(self, entry: Entry) -> None:
+        """Let a run keep what it generates where every other run finds it."""
+        place = entry.run.path / DATA
+        if not place.exists():
+            make_folder(self.folder / DATA)
+            make_folder(entry.run.path)
+            with suppress(OSError):  # a file system without links: the run then has puzzles of its own
+                place.symlink_to(Path("..", "..", DATA), target_is_directory=True)
 
     def of_other_code(self, keys: list[str], version: str) -> dict[str, list[str]]:
         """Return the runs among `keys` that other versions of the code made, by version."""
