@@ -1,4 +1,4 @@
-"""Operators that are told the structure: equal to a plain implementation, equivariant, and free of any size."""
+"""Operators that are told the structure: equal to a plain implementation, equivariant, of any size."""
 
 import numpy as np
 import pytest
