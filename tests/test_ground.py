@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field
 
-from eqr.errors import UserError, nearest
-from eqr.files import make_folder, new_file, new_folder, read_json, write_json
+from eqr.errors import UserError, brief, nearest
+from eqr.files import make_folder, new_file, new_folder, parse_word, read_json, read_object, write_json
 from eqr.value import Value
 
 
@@ -178,3 +179,77 @@ def test_unreadable_json_is_named(tmp_path, content, message):
         (tmp_path / "a.json").write_bytes(content)
     with pytest.raises(UserError, match=message):
         read_json(tmp_path / "a.json")
+
+
+DEEP = "[" * 200 + "]" * 200
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (DEEP, "nested more than 64 levels"),
+        ("[" * 100_000, "nested more than 64 levels"),
+        ("[" + "9" * 5000 + "]", "thousands of digits"),
+    ],
+)
+def test_json_of_no_sensible_form_is_refused(tmp_path, text, message):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_json(tmp_path / "a.json")
+    with pytest.raises(UserError, match=message):
+        parse_word(text, where="--set x")
+
+
+def test_only_files_of_sensible_size_are_read(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe.json")
+    for path, message in (
+        (tmp_path / "pipe.json", "pipe or device"),
+        (Path("/dev/zero"), "pipe or device"),
+        (tmp_path, "it is a folder"),
+        (tmp_path / ("a" * 300), "File name too long"),
+        (tmp_path / "a\0b", "null"),
+    ):
+        with pytest.raises(UserError, match=message):
+            read_json(path)
+    write_json(tmp_path / "a.json", {"long": "x" * 100})
+    monkeypatch.setattr("eqr.files.LARGEST_TEXT", 100)
+    with pytest.raises(UserError, match="bytes are more than 100"):
+        read_json(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("data", [None, 3, [1], "x"])
+def test_an_object_is_one(tmp_path, data):
+    write_json(tmp_path / "a.json", data)
+    with pytest.raises(UserError, match="must hold an object"):
+        read_object(tmp_path / "a.json")
+
+
+def test_undecodable_arguments_survive_json(tmp_path):
+    text = os.fsdecode(b"\xff name")
+    write_json(tmp_path / "a.json", {"name": text})
+    assert read_json(tmp_path / "a.json") == {"name": text}
+
+
+def test_places_that_cannot_be_written_are_plain_errors(tmp_path):
+    long = tmp_path / ("a" * 250)
+    with pytest.raises(UserError, match="cannot write"):
+        write_json(long, {})  # the name itself would do, the temporary one beside it does not
+    with pytest.raises(UserError, match="cannot write"), new_folder(long):
+        pass
+
+
+def test_errors_stay_a_line_whatever_the_value():
+    for huge in ("x" * 10**6, list(range(10**6)), {"a": {"b": {"c": {"d": {}}}}}, 1 << 10**5):
+        assert len(brief(huge)) < 200
+    with pytest.raises(UserError) as caught:
+        Outer.from_json({"inner": {"kind": "inner", "width": "x" * 10**6}})
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_numbers_of_values_are_finite(number):
+    class Scale(Value):
+        scale: float
+
+    with pytest.raises(UserError, match="finite"):
+        Scale.from_json({"scale": number})

@@ -6,6 +6,7 @@ prints it without a traceback. Anything else that escapes is a bug in eqr.
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from reprlib import Repr
 
 
 class UserError(Exception):
@@ -15,5 +16,19 @@ class UserError(Exception):
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the closest known word, else the list of known words."""
     known = sorted(known)
-    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    close = get_close_matches(word[:80], known, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+
+
+_REPR = Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+_REPR.maxlevel = 3
+
+
+def brief(value: object) -> str:
+    """Return a value as an error message shows it: however large or deep it is, in a line."""
+    try:
+        text = _REPR.repr(value)
+    except ValueError:
+        return "a number of thousands of digits"
+    return text if len(text) <= 160 else f"{text[:150]}..."

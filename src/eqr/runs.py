@@ -10,18 +10,20 @@ RUN/summary.json      written at the end, after the one look at the test set
 RUN/.lock             who trains here, while somebody does
 """
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
+
 from eqr.errors import UserError
-from eqr.files import leftovers, make_folder, read_json, remove
+from eqr.files import leftovers, make_folder, parse_json, read_json, read_text, remove
 from eqr.locks import held
 from eqr.model.lookup import BEST, CONFIG
 from eqr.model.saving import CARD, MEASURED, WEIGHTS
+from eqr.value import Value
 
 RECIPE, METRICS, SUMMARY, LOCK = "recipe.json", "metrics.jsonl", "summary.json", ".lock"
 DATA, CHECKPOINTS, LAST, TENSORBOARD = "data", "checkpoints", "last", "tensorboard"
@@ -36,6 +38,26 @@ INSIDE: dict[str, tuple[str, ...]] = {
     TENSORBOARD: ("events.out.tfevents.*",),
 }
 """Folders of a run, and what in them is its own; other verbs and people may keep things beside that."""
+
+
+class Record(Value, extra="allow"):
+    """One line of a journal: its kind, its step, and numbers by name."""
+
+    __pydantic_extra__: dict[str, float]
+
+    kind: str
+    step: NonNegativeInt
+
+
+class Summary(Value, extra="allow"):
+    """What `summary.json` must say for others to go by it."""
+
+    recipe_digest: str
+    parameters: NonNegativeInt
+    steps: NonNegativeInt
+    seconds: NonNegativeFloat
+    best: dict[str, float]
+    test: dict[str, float] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -85,20 +107,24 @@ class RunFolder:
 
     def summary(self) -> dict[str, Any]:
         """Return the summary, empty for a run that has not ended."""
-        found: dict[str, Any] = read_json(self.summary_file) if self.summary_file.is_file() else {}
-        return found
+        if not self.summary_file.is_file():
+            return {}
+        found = Summary.from_json(read_json(self.summary_file), where=str(self.summary_file))
+        return found.model_dump(exclude_unset=True)
 
     def lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the journal's lines with what they say, up to one that the end of a process cut short."""
-        text = self.metrics.read_text(encoding="utf-8") if self.metrics.is_file() else ""
-        for line in text.splitlines(keepends=True):
+        """Yield the journal's lines with what they say, but a last one that was cut short."""
+        lines = read_text(self.metrics).splitlines(keepends=True) if self.metrics.is_file() else []
+        for number, line in enumerate(lines, 1):
+            where = f"{self.metrics}, record {number}"
             try:
-                record = json.loads(line)
-            except json.JSONDecodeError:
-                return
-            if not line.endswith("\n"):
-                return
-            yield line, record
+                record = Record.from_json(parse_json(line, where=where), where=where)
+            except UserError as error:
+                if number == len(lines):
+                    return
+                raise UserError(f"{error}; remove the line") from None
+            if line.endswith("\n"):
+                yield line, record.to_json()
 
     def records(self) -> list[dict[str, Any]]:
         """Return what the journal says."""

@@ -11,13 +11,15 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from eqr.errors import UserError, nearest
+from eqr.errors import UserError, brief, nearest
 
 
 class Value(BaseModel):
     """A frozen value; unknown keys are errors that name the nearest known one."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, validate_default=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=False, validate_default=True, allow_inf_nan=False
+    )
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, where: str = "") -> Self:
@@ -53,7 +55,7 @@ def _explain(cls: type[BaseModel], error: ValidationError, where: str) -> str:
             known = _fields_at(cls, problem["loc"][:-1])
             lines.append(f"{where}: unknown key {path!r}{nearest(str(problem['loc'][-1]), known)}")
         else:
-            lines.append(f"{where}: {path or 'value'} = {problem['input']!r}: {problem['msg']}")
+            lines.append(f"{where}: {path or 'value'} = {brief(problem['input'])}: {problem['msg']}")
     return "\n".join(lines)
 
 

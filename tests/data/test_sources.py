@@ -1,6 +1,7 @@
 """Laws of the sources: what is imported is what was written, and each mistake is named with its row."""
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -309,3 +310,33 @@ def test_mini_arc_imports_with_its_published_counts():
     assert (len(splits["train"]), len(splits["test"])) == (528, 149)
     assert len(splits["train"].identity_names) == 150
     assert len(leaks(splits["train"], splits["test"], task_named("mini-arc"))) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sets": ["../../secret"]}, "sets"),
+        ({"sets": ["/etc/passwd"]}, "sets"),
+        ({"num_puzzle_identifiers": 10**7}, "identifiers"),
+        ({"num_puzzle_identifiers": 10**12}, "identifiers"),
+        ({"sets": None}, "sets"),
+    ],
+)
+def test_a_folder_cannot_point_outside_itself_nor_ask_for_the_moon(tmp_path, change, message):
+    write_folder(FOUR, SUDOKU, tmp_path / "hrm")
+    metadata = tmp_path / "hrm" / "test" / "dataset.json"
+    metadata.write_text(json.dumps({**json.loads(metadata.read_text()), **change}))
+    with pytest.raises(UserError, match=message):
+        read_folder(tmp_path / "hrm")
+
+
+def test_pipes_are_no_puzzles(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for source in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(UserError, match="pipe or device"):
+            read_source(Import(source=str(source)))
+    FOUR.save(tmp_path / "set")
+    (tmp_path / "set" / "test" / "inputs.npy").unlink()
+    os.mkfifo(tmp_path / "set" / "test" / "inputs.npy")
+    with pytest.raises(UserError, match="pipe or device"):
+        Splits.load(tmp_path / "set")

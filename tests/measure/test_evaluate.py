@@ -109,6 +109,25 @@ def test_a_damaged_part_is_named(tmp_path):
         run(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda columns: {**columns, "depth": np.zeros(10**7, np.int8)}, "is compressed"),
+        (lambda columns: {**columns, "depth": columns["depth"][:1]}, r"other rows than manifest.*depth"),
+        (lambda columns: {**columns, "halt": columns["halt"].astype(np.float64)}, r"other rows.*halt"),
+        (lambda columns: {"tokens": columns["tokens"]}, "other rows than manifest"),
+    ],
+)
+def test_a_part_of_other_rows_is_named(tmp_path, spoil, message):
+    run(tmp_path)
+    part = next(tmp_path.rglob("part-000001.npz"))
+    with np.load(part) as saved:
+        columns = spoil(dict(saved))
+    (np.savez_compressed if message == "is compressed" else np.savez)(part, **columns)
+    with pytest.raises(UserError, match=message):
+        run(tmp_path)
+
+
 def test_a_full_disk_keeps_the_parts_that_were_written(tmp_path, monkeypatch):
     save, parts = np.savez, []
 

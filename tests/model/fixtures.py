@@ -15,9 +15,9 @@ from eqr.model.convert import convert_config, rename
 from eqr.model.mixers import Attention
 from eqr.model.originals import Original
 from eqr.model.reasoner import Reasoner
-from eqr.model.saving import load_weights
 from eqr.model.state import State
 from eqr.model.systems import SYSTEMS
+from eqr.model.weights import load_weights
 from toy_task import Toy
 
 PARITY = Path(__file__).resolve().parents[2] / ".." / "shared" / "parity"

@@ -337,6 +337,9 @@ def test_names_reach_the_same_object():
     assert task_named("maze-1k-30x30") is task_named("maze-1k")
     for name in ("maze-unique", "maze-11x11", "maze-1k", "maze-1k-12x12"):
         assert task_named(name).name == name
+    for name in ("maze-0x0", "maze-unique-0x0", "maze-1k-0x0", f"maze-{'9' * 5000}x5"):
+        with pytest.raises(UserError, match=r"cannot be made|unknown task"):
+            task_named(name)
 
 
 @pytest.mark.parametrize("name", ["maze-2x9", "maze-3x3", "maze-1k-4x4", "maze-999x999"])

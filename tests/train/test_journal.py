@@ -78,3 +78,28 @@ def test_trackers_get_every_number(tmp_path, monkeypatch):
         "close",
         "finish",
     ]
+
+
+def test_a_damaged_journal_names_its_line_unless_it_is_the_last(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    good = '{"kind": "train", "step": 5, "loss": 1.0}\n'
+    for bad in (
+        "null\n",
+        "[1]\n",
+        '{"step": 5}\n',
+        '{"kind": "x", "step": -1}\n',
+        "{\n",
+        '"\\ud800' + "[" * 9999 + "\n",
+    ):
+        path.write_text(good + bad)
+        assert [record["step"] for record in RunFolder(tmp_path).records()] == [5]
+        path.write_text(bad + good)
+        with pytest.raises(UserError, match=r"metrics\.jsonl, record 1.*remove the line"):
+            RunFolder(tmp_path).records()
+
+
+@pytest.mark.parametrize("text", ["null", "[]", "{}", '{"steps": "many"}', "[" * 9999])
+def test_a_summary_is_one(tmp_path, text):
+    (tmp_path / "summary.json").write_text(text)
+    with pytest.raises(UserError, match=r"summary\.json"):
+        RunFolder(tmp_path).summary()

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from eqr import __version__
-from eqr.errors import UserError, nearest
+from eqr.errors import UserError, brief, nearest
 from eqr.signals import farewell
 
 COMMANDS = {
@@ -133,4 +133,10 @@ def main() -> None:
         app()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # a path that may not be looked at, is too long or goes through a file: the person's, not a bug
+        print(f"error: cannot use {brief(error.filename)}: {error.strerror}", file=sys.stderr)
         sys.exit(2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eqr.errors import UserError
-from eqr.files import new_folder
+from eqr.files import new_folder, parse_word
 
 if TYPE_CHECKING:
     from eqr.data import Splits
@@ -173,10 +173,7 @@ def _pairs(options: list[str]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         if not equals or not key:
             raise UserError(f"--option {text}: write KEY=VALUE, such as min_length=20")
-        try:
-            pairs[key] = json.loads(value)
-        except json.JSONDecodeError:
-            pairs[key] = value
+        pairs[key] = parse_word(value, where=f"--option {key}")
     return pairs
 
 

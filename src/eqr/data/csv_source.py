@@ -15,6 +15,7 @@ from eqr.data.checks import require_sound
 from eqr.data.puzzles import PuzzleSet
 from eqr.data.splits import chosen_rows
 from eqr.errors import UserError, nearest
+from eqr.files import regular_file
 from eqr.progress import progress
 from eqr.tasks.base import Task, Tokens
 from eqr.tasks.registry import task_named
@@ -139,7 +140,7 @@ def _rating(text: str, where: str) -> int:
 def _rows(path: Path) -> Iterator[Row]:
     """Stream the rows; bad columns, encoding or quoting are errors that name the line."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with regular_file(path).open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
             columns = _columns(path, next(reader, []))
             for cells in reader:

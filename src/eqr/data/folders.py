@@ -6,11 +6,11 @@ sources and facts have no place in that format and are lost on export.
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt, PositiveInt, StringConstraints
 
 from eqr.data.arrays import read_integers
 from eqr.data.checks import require_sound
@@ -36,6 +36,13 @@ KNOWN = {
 """Task by sequence length and vocabulary."""
 
 
+SetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
+"""The beginning of file names beside the metadata, never a way out of the folder."""
+
+MOST_NAMELESS = 100_000
+"""Identifiers that may go without names; every published folder with more of them brings its names."""
+
+
 class FolderMetadata(Value, extra="ignore"):
     """`dataset.json` of one split; TRM needs `total_puzzles`, EqR may use `total_samples`."""
 
@@ -49,7 +56,7 @@ class FolderMetadata(Value, extra="ignore"):
     mean_puzzle_examples: float
     total_puzzles: int | None = None
     total_samples: int | None = None
-    sets: tuple[str, ...]
+    sets: tuple[SetName, ...]
 
 
 def is_folder(path: Path) -> bool:
@@ -171,7 +178,7 @@ def _identity_names(root: Path, count: int) -> tuple[str, ...]:
     names = read_json(root / NAMES) if (root / NAMES).is_file() else []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UserError(f"{root / NAMES} must be a list of names, one per puzzle identifier")
-    if count > max(len(names), 10**7):
+    if count > max(len(names), MOST_NAMELESS):
         raise UserError(f"{root}: {count} puzzle identifiers but {len(names)} names in {NAMES}")
     return tuple(names[i] if i < len(names) else (f"puzzle-{i}" if i else BLANK) for i in range(count))
 

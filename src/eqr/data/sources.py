@@ -43,7 +43,7 @@ def read_source(wanted: Import, *, quiet: bool = True) -> Splits:
     """Read a source whole or in part; every row read is checked, and nothing is written."""
     task = task_named(wanted.task) if wanted.task is not None else None
     path = Path(wanted.source)
-    if path.is_file():
+    if path.exists() and not path.is_dir():
         sets = _read_files({"train": path}, wanted, task, quiet=quiet)
     elif (path / DATASET).is_file():
         raise UserError(f"{path} is an eqr dataset already; use it as it is, or look with `eqr data show`")

@@ -6,7 +6,6 @@ processes fill one table by taking different parts. `manifest.json` says what th
 """
 
 import hashlib
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -16,12 +15,14 @@ import torch
 from numpy.typing import NDArray
 from pydantic import PositiveInt
 
+from eqr.data.arrays import read_archive
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file, read_json, write_json
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import Candidates
 from eqr.solve.gather import Block
+from eqr.tasks import task_named
 from eqr.value import Value
 
 MANIFEST = "manifest.json"
@@ -115,12 +116,20 @@ class CandidateTable:
         return sum(float(self._read(number)[WALL]) for number in range(self.manifest.parts))
 
     def _read(self, number: int) -> dict[str, NDArray[Any]]:
-        path = self._path(number)
-        try:
-            with np.load(path, allow_pickle=False) as part:
-                return {name: part[name] for name in part.files}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-            raise UserError(f"{path} is damaged ({error}); delete it and run the command again") from None
+        path, manifest = self._path(number), self.manifest
+        part = read_archive(path)
+        count = min(manifest.part, manifest.puzzles - number * manifest.part)
+        shape = (0, manifest.budget.breadth, len(manifest.depths))
+        due = Candidates.empty(*shape, cells=task_named(manifest.task).cells, window=manifest.window)
+        wanted = {name: ((count, *array.shape[1:]), array.dtype) for name, array in due.columns().items()}
+        wanted[WALL] = ((), np.dtype(np.float64))
+        found = {name: (array.shape, array.dtype) for name, array in part.items()}
+        if found != wanted:
+            odd = next(name for name in {**wanted, **found} if found.get(name) != wanted.get(name))
+            raise UserError(
+                f"{path} holds other rows than {MANIFEST} says ({odd}); delete it and run the command again"
+            )
+        return part
 
     def _path(self, number: int) -> Path:
         return self.folder / f"part-{number:06d}.npz"

@@ -11,16 +11,16 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
+from eqr.data.arrays import read_archive
 from eqr.errors import UserError
-from eqr.files import new_file
+from eqr.files import new_file, parse_json
 from eqr.measure.cycles import answer_cycles, latent_cycles
 from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
@@ -189,24 +189,45 @@ class Landscape:
     @classmethod
     def load(cls, path: Path) -> "Landscape":
         """Read what `save` wrote."""
+        arrays = read_archive(path)
         try:
-            with np.load(path, allow_pickle=False) as saved:
-                arrays = {name: saved[name] for name in _ARRAYS}
-                record = json.loads(str(saved["record"]))
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-            raise UserError(f"{path} cannot be read ({error}); delete it to have it made again") from None
-        basins = {**record["basins"], "mode": Mode(record["basins"]["mode"])}
-        one, two = record["explained"]
-        return cls(
-            depth=record["depth"],
-            segments=tuple(record["segments"]),
-            explained=(one, two),
-            basins=Basins(**basins),
-            **arrays,
-        )
+            record = _Record.from_json(
+                parse_json(str(arrays.pop("record")), where=str(path)), where=str(path)
+            )
+            found = cls(
+                depth=record.depth,
+                segments=record.segments,
+                explained=record.explained,
+                basins=record.basins,
+                **arrays,
+            )
+            cells, starts, kept = len(found.puzzle), record.basins.starts, len(record.segments)
+            shapes = (
+                (cells,),
+                (cells,),
+                (starts, kept, 2),
+                (starts, kept),
+                (starts, record.depth),
+                *[(starts,)] * 3,
+            )
+            wrong = [name for name, shape in zip(_ARRAYS, shapes, strict=True) if arrays[name].shape != shape]
+        except (KeyError, TypeError, UserError) as error:
+            raise UserError(f"{path} is damaged ({error}); delete it to have it made again") from None
+        if wrong:
+            raise UserError(f"{path} is damaged ({wrong[0]}); delete it to have it made again")
+        return found
 
 
 _ARRAYS = ("puzzle", "label", "points", "right", "residuals", "attractors", "periods", "amplitudes")
+
+
+class _Record(Value):
+    """What a saved landscape says besides its arrays."""
+
+    depth: PositiveInt
+    segments: tuple[NonNegativeInt, ...]
+    explained: tuple[float, float]
+    basins: Basins
 
 
 @torch.inference_mode()

@@ -50,6 +50,9 @@ def training_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
     checks = [record for record in records if record["kind"] == "validation"]
     if not steps:
         raise UserError("no training records: metrics.jsonl has no line of kind 'train'")
+    lacking = [record for record in steps if not {"answer_loss", "halt_loss"} <= record.keys()]
+    if lacking:
+        raise UserError(f"the training record of step {lacking[0]['step']} lacks answer_loss or halt_loss")
     figure = new_figure(WIDE, 2.3)
     loss, accuracy, depth = figure.subplots(1, 3)
     numbers = [record["step"] for record in steps]
@@ -62,7 +65,8 @@ def training_curves(records: Sequence[Mapping[str, Any]]) -> "Figure":
     loss.set(xlabel="optimizer step", ylabel="loss", title="Training loss")
     plain_numbers(loss.yaxis)
     loss.legend(loc="best")
-    depths = sorted({int(key[6:]) for record in checks for key in record if key.startswith("exact@")})
+    scores = {key for record in checks for key in record if key.startswith("exact@")}
+    depths = sorted(int(key[6:]) for key in scores if key[6:].isdecimal())
     for value, color in zip(depths, shades(len(depths)), strict=True):
         seen = [(record["step"], record[f"exact@{value}"]) for record in checks if f"exact@{value}" in record]
         accuracy.plot(*zip(*seen, strict=True), color=color, label=f"D={value}")

@@ -9,12 +9,19 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from eqr.errors import UserError
 from eqr.model.mixers import AnyMixer, Tokens
 from eqr.tasks import task_named
 from eqr.value import Value
+
+# Far beyond any model of this kind, and near enough that a config can be looked at before its weights are:
+# whatever is looped over or multiplied when a model is made has a limit.
+Count = Annotated[int, Field(ge=1, le=1024)]
+Size = Annotated[int, Field(ge=1, le=65_536)]
+Side = Annotated[int, Field(ge=1, le=512)]
+MOST_APPLICATIONS = 10_000
 
 
 class Positions(StrEnum):
@@ -49,8 +56,8 @@ class SingleState(Value):
     """One latent state z, updated `applications` times a cycle."""
 
     kind: Literal["single-state"] = "single-state"
-    cycles: PositiveInt = 3
-    applications: PositiveInt = 7
+    cycles: Count = 3
+    applications: Count = 7
     close_alone: bool = False
     """Whether each cycle's last application does not see the input, as in TRM's single-z code."""
 
@@ -64,8 +71,8 @@ class TwoLevel(Value):
     """Scratch z_L updated `scratch` times, then answer z_H once, `cycles` times over."""
 
     kind: Literal["two-level"] = "two-level"
-    cycles: PositiveInt = 3
-    scratch: PositiveInt = 6
+    cycles: Count = 3
+    scratch: Count = 6
     separate: bool = False
     """Whether the two states have block stacks of their own (HRM) instead of sharing one (TRM, EqR)."""
 
@@ -135,28 +142,28 @@ class ReasonerConfig(Value):
 
     task: str | None = None
     """Name of the task it was made for, when there is one."""
-    rows: PositiveInt
-    columns: PositiveInt
-    vocabulary: Annotated[int, Field(ge=2)]
-    width: PositiveInt = 512
-    blocks: PositiveInt = 2
+    rows: Side
+    columns: Side
+    vocabulary: Annotated[int, Field(ge=2, le=256)]
+    width: Size = 512
+    blocks: Annotated[int, Field(ge=1, le=256)] = 2
     """Distinct blocks in each stack."""
     mixer: AnyMixer = Tokens()
     sites: Candidates | None = None
     """What a state has a latent for: each cell (None) or each candidate of a cell."""
     positions: Positions = Positions.NONE
-    heads: PositiveInt = 8
-    expansion: PositiveFloat = 4.0
-    round_hidden_to: PositiveInt = 256
+    heads: Size = 8
+    expansion: Annotated[PositiveFloat, Field(le=64)] = 4.0
+    round_hidden_to: Size = 256
     """Hidden sizes of gated MLPs are rounded up to a multiple of this."""
     convolution: bool = False
     """Whether the gated MLP has a short depthwise convolution over tokens (URM)."""
     recurrence: Recurrence = TwoLevel()
     start: Start = RandomStart()
     path: Path = STILL
-    identities: NonNegativeInt = 0
+    identities: Annotated[int, Field(ge=0, le=100_000_000)] = 0
     """Rows of the sparse table of puzzle identities, 0 for none."""
-    identity_tokens: NonNegativeInt = 0
+    identity_tokens: Annotated[int, Field(ge=0, le=1024)] = 0
     """Tokens put before the grid: the first carries the identity vector, the rest start as zeros."""
 
     @model_validator(mode="after")
@@ -168,6 +175,8 @@ class ReasonerConfig(Value):
             raise ValueError("identities need identity_tokens of at least 1 to carry their vector")
         if isinstance(self.recurrence, Feedforward) and isinstance(self.start, RandomStart):
             raise ValueError("a feedforward model has no state to start at random; use the fixed start")
+        if self.applications > MOST_APPLICATIONS:
+            raise ValueError(f"{self.applications} applications a segment; at most {MOST_APPLICATIONS}")
         return self
 
     @property

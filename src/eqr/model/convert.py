@@ -9,24 +9,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isqrt
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import (
+    Field,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    ValidationInfo,
+    field_validator,
+)
 from torch import Tensor
 
 from eqr.errors import UserError
 from eqr.model.config import (
+    Count,
     FixedStart,
     Path,
     Positions,
     RandomStart,
     ReasonerConfig,
+    Side,
     SingleState,
+    Size,
     TwoLevel,
 )
 from eqr.model.mixers import AnyMixer, Attention, Tokens
-from eqr.model.originals import Original, read_checkpoint, read_settings
+from eqr.model.originals import Original, read_checkpoint, read_settings, table_shape
 from eqr.model.reasoner import Reasoner
-from eqr.model.saving import load_weights
+from eqr.model.weights import fitted, load_weights, shapes_of
+from eqr.value import Value
 
 _RENAMED = (
     (r"^(?:L_level\.)?layers\.", "stack.blocks."),
@@ -65,65 +77,112 @@ class Grid:
     task: str | None = None
 
 
+MOST_CELLS = 512 * 512
+
+
+class Settings(Value):
+    """What an original's config says that its weights do not; the rest of it is of no use here."""
+
+    H_cycles: Count
+    L_cycles: Count
+    H_init_std: NonNegativeFloat = 1.0
+    L_init_std: NonNegativeFloat = 1.0
+    lambda_: Annotated[float, Field(gt=0.0, le=1.0)] = 0.95
+    """The share of the new state; the paper's lambda (our damping) is that of the old one."""
+    noise_scale: NonNegativeFloat = 0.01
+    num_heads: Size = 8
+    expansion: PositiveFloat = 4.0
+    pos_encodings: Literal["none", "learned", "rope", "rope2d"] = "rope"
+    puzzle_emb_len: NonNegativeInt = 0
+    seq_len: Annotated[int, Field(ge=1, le=MOST_CELLS)] | None = None
+    board_height: Side | None = None
+    board_width: Side | None = None
+    rms_norm_eps: float = 1e-5
+    rope_theta: float = 10_000.0
+
+    @field_validator("rms_norm_eps", "rope_theta")
+    @classmethod
+    def _as_here(cls, value: float, info: ValidationInfo) -> float:
+        only = cls.model_fields[str(info.field_name)].default
+        if value != only:
+            raise ValueError(f"only {only:g} is supported")
+        return value
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], *, where: str) -> "Settings":
+        """Take from a config, or its section `arch`, what is named here; None stands for the default."""
+        arch = values.get("arch", values)
+        arch = arch if isinstance(arch, Mapping) else values
+        given = {name: arch[name] for name in cls.model_fields if arch.get(name) is not None}
+        for name in ("H_cycles", "L_cycles"):
+            if name not in given:
+                raise UserError(f"{where} lacks {name!r}; is it the checkpoint's own config?")
+        return cls.from_json(given, where=where)
+
+
 def convert(checkpoint: FilePath, settings: FilePath | None = None, grid: Grid | None = None) -> Reasoner:
     """Build our model from an original's checkpoint and its config (None: the one inside the checkpoint)."""
     original = read_checkpoint(checkpoint)
     given = original.settings if settings is None else read_settings(settings)
     if given is None:
         raise UserError(f"{checkpoint} carries no config; give the one beside it with --config")
-    model = Reasoner(convert_config(given, original, grid))
-    load_weights(model, rename(original.weights), where=str(checkpoint))
+    config = convert_config(given, original, grid, where=str(settings or checkpoint))
+    weights = rename(original.weights)
+    model = fitted(lambda: Reasoner(config), shapes_of(weights), where=str(checkpoint))
+    load_weights(model, weights, where=str(checkpoint))
     return model
 
 
 def rename(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Give an original's weights our names and layout, in float32."""
+    """Give an original's weights our names and layout; views, nothing is copied."""
     renamed = {}
     for theirs, tensor in weights.items():
         ours = theirs
         for pattern, name in _RENAMED:
             ours = re.sub(pattern, name, ours)
-        if ours.endswith(".kernel"):
+        if ours.endswith(".kernel") and tensor.dim() == 3 and tensor.shape[1] == 1:
             tensor = tensor.squeeze(1).t()  # (hidden, 1, 2) of a depthwise convolution as (2, hidden)
-        renamed[ours] = tensor.float().contiguous()
+        renamed[ours] = tensor
     return renamed
 
 
-def convert_config(settings: Mapping[str, Any], original: Original, grid: Grid | None) -> ReasonerConfig:
+def convert_config(
+    settings: Mapping[str, Any], original: Original, grid: Grid | None, *, where: str = "the config"
+) -> ReasonerConfig:
     """Translate an original's settings; sizes are read off the weights wherever the weights show them."""
-    read = _Settings(settings)
-    read.must_be("rms_norm_eps", 1e-5)
-    read.must_be("rope_theta", 10_000.0)
+    read = Settings.read(settings, where=where)
     embedding = original.weights.get("embed_tokens.embedding_weight")
     if embedding is None:
         raise UserError("the checkpoint has no embed_tokens; is it one of EqR, TRM, HRM or URM?")
-    vocabulary, width = embedding.shape
+    vocabulary, width = table_shape("embed_tokens", embedding)
     table = original.weights.get("puzzle_emb.weights")
-    if table is not None and table.shape[1] != width:
-        raise UserError(f"puzzle_emb_ndim = {table.shape[1]} must equal hidden_size = {width}")
-    lead = 0 if table is None else int(read.get("puzzle_emb_len", 0)) or 1
+    identities, columns_of_table = (0, width) if table is None else table_shape("puzzle_emb", table)
+    if columns_of_table != width:
+        raise UserError(f"puzzle_emb_ndim = {columns_of_table} must equal hidden_size = {width}")
+    lead = 0 if table is None else read.puzzle_emb_len or 1
     mixer = Tokens() if original.mixes_tokens else Attention()
     rows, columns = _shape(read, original, grid, lead)
-    return ReasonerConfig(
-        task=grid.task if grid else None,
-        rows=rows,
-        columns=columns,
-        vocabulary=vocabulary,
-        width=width,
-        blocks=original.blocks,
-        mixer=mixer,
-        positions=_positions(read, mixer),
-        heads=int(read.get("num_heads", 8)),
-        expansion=float(read.get("expansion", 4)),
-        convolution=original.system == "URM",
-        identities=0 if table is None else table.shape[0],
-        identity_tokens=lead,
+    fields = {
+        "task": grid.task if grid else None,
+        "rows": rows,
+        "columns": columns,
+        "vocabulary": vocabulary,
+        "width": width,
+        "blocks": original.blocks,
+        "mixer": mixer,
+        "positions": _positions(read, mixer),
+        "heads": read.num_heads,
+        "expansion": read.expansion,
+        "convolution": original.system == "URM",
+        "identities": identities,
+        "identity_tokens": lead,
         **_dynamics(read, original.system),
-    )
+    }
+    return ReasonerConfig.from_json(fields, where=where)
 
 
-def _dynamics(read: "_Settings", system: str) -> dict[str, Any]:
-    cycles, scratch = int(read.need("H_cycles")), int(read.need("L_cycles"))
+def _dynamics(read: Settings, system: str) -> dict[str, Any]:
+    cycles, scratch = read.H_cycles, read.L_cycles
     if system == "URM":
         return {"recurrence": SingleState(cycles=cycles, applications=scratch), "start": FixedStart()}
     recurrence = TwoLevel(cycles=cycles, scratch=scratch, separate=system == "HRM")
@@ -131,61 +190,29 @@ def _dynamics(read: "_Settings", system: str) -> dict[str, Any]:
         return {"recurrence": recurrence, "start": FixedStart()}
     return {
         "recurrence": recurrence,
-        "start": RandomStart(
-            answer=float(read.get("H_init_std", 1.0)), scratch=float(read.get("L_init_std", 1.0))
-        ),
-        # their lambda_ is the share of the new state, the paper's lambda (our damping) of the old one
-        "path": Path(
-            damping=round(1.0 - float(read.get("lambda_", 0.95)), 12),
-            noise=float(read.get("noise_scale", 0.01)),
-        ),
+        "start": RandomStart(answer=read.H_init_std, scratch=read.L_init_std),
+        "path": Path(damping=round(1.0 - read.lambda_, 12), noise=read.noise_scale),
     }
 
 
-def _positions(read: "_Settings", mixer: AnyMixer) -> Positions:
-    name = str(read.get("pos_encodings", "rope"))
-    if name not in _POSITIONS:
-        raise UserError(f"pos_encodings = {name!r} is not one of {', '.join(_POSITIONS)}")
+def _positions(read: Settings, mixer: AnyMixer) -> Positions:
     # the originals ignore rotary positions beside the token mixer, yet their Sudoku config names them
-    rotary = name.startswith("rope")
-    return Positions.NONE if isinstance(mixer, Tokens) and rotary else _POSITIONS[name]
+    rotary = read.pos_encodings.startswith("rope")
+    return Positions.NONE if isinstance(mixer, Tokens) and rotary else _POSITIONS[read.pos_encodings]
 
 
-def _shape(read: "_Settings", original: Original, grid: Grid | None, lead: int) -> tuple[int, int]:
+def _shape(read: Settings, original: Original, grid: Grid | None, lead: int) -> tuple[int, int]:
     tokens = original.tokens
-    cells = None if tokens is None else tokens - lead
-    if cells is None and read.get("seq_len", None) is not None:
-        cells = int(read.need("seq_len"))
-    height, width = read.get("board_height", None), read.get("board_width", None)
+    cells = read.seq_len if tokens is None else tokens - lead
+    height, width = read.board_height, read.board_width
     if grid is not None:
         shape = grid.rows, grid.columns
-    elif height and width and (cells is None or int(height) * int(width) == cells):
-        shape = int(height), int(width)
-    elif cells is not None and isqrt(cells) ** 2 == cells:
+    elif height and width and (cells is None or height * width == cells):
+        shape = height, width
+    elif cells is not None and cells > 0 and isqrt(cells) ** 2 == cells:
         shape = isqrt(cells), isqrt(cells)
     else:
         raise UserError("neither weights nor config say the shape of the grid; name its task with --task")
     if cells is not None and shape[0] * shape[1] != cells:
         raise UserError(f"the checkpoint reads {cells} cells, the grid {shape[0]}x{shape[1]} does not")
     return shape
-
-
-class _Settings:
-    """An original's settings, with errors that name the key."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        arch = values.get("arch", values)
-        self._values = arch if isinstance(arch, Mapping) else values
-
-    def get(self, key: str, default: Any) -> Any:
-        value = self._values.get(key)
-        return default if value is None else value
-
-    def need(self, key: str) -> Any:
-        if self._values.get(key) is None:
-            raise UserError(f"the config lacks {key!r}; is it the checkpoint's own config?")
-        return self._values[key]
-
-    def must_be(self, key: str, value: float) -> None:
-        if float(self.get(key, value)) != value:
-            raise UserError(f"{key} = {self._values[key]}: only {value:g} is supported")

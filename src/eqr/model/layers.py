@@ -21,6 +21,8 @@ from eqr.model.positions import Rotation, rotation_tables
 def scaled_normal(*shape: int, std: float, generator: torch.Generator) -> Tensor:
     """Draw a truncated normal whose realised standard deviation is `std`."""
     unit = torch.empty(*shape)
+    if unit.is_meta:
+        return unit  # only shapes are asked for
     nn.init.trunc_normal_(unit, a=-TRUNCATION, b=TRUNCATION, generator=generator)
     return unit * (std * UNIT_SCALE)
 

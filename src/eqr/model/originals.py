@@ -7,6 +7,7 @@ compiled or distributed model, possibly with averaged weights beside, which are 
 import pickle
 import re
 import struct
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eqr.errors import UserError
-from eqr.files import read_json
-from eqr.model.saving import is_pickle, read_weights
+from eqr.errors import UserError, brief
+from eqr.files import read_json, read_text, regular_file
+from eqr.model.weights import is_pickle, read_weights
 
 _WRAPPERS = {"_orig_mod", "module"}  # torch.compile's and DistributedDataParallel's
 _LEADS = ("model.", "inner.")
@@ -27,9 +28,14 @@ _BYSTANDERS = ("numpy", "models", "config", "utils", "dataset", "evaluators", "p
 _UNREADABLE = (
     pickle.UnpicklingError,
     struct.error,
+    ArithmeticError,
+    AssertionError,
     AttributeError,
     EOFError,
+    ImportError,
     LookupError,
+    MemoryError,
+    OSError,
     RuntimeError,
     TypeError,
     ValueError,
@@ -79,25 +85,34 @@ class Original:
         """Tokens a block sees, where a weight shows it."""
         for name, tensor in self.weights.items():
             if name.endswith("mlp_t.gate_up_proj.weight"):
-                return tensor.shape[1]
+                return table_shape(name, tensor)[1]
             if name == "embed_pos.embedding_weight":
-                return tensor.shape[0]
+                return table_shape(name, tensor)[0]
         return None
+
+
+def table_shape(name: str, tensor: Tensor) -> tuple[int, int]:
+    """Return the rows and columns of a weight that must be a table."""
+    if tensor.dim() != 2:
+        raise UserError(f"{name} has shape {tuple(tensor.shape)}; a table of rows and columns is needed")
+    return tensor.shape[0], tensor.shape[1]
 
 
 def read_checkpoint(path: Path) -> Original:
     """Read a checkpoint, safetensors or PyTorch's; averaged weights win over the raw ones."""
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"{path}: no such checkpoint file")
     data: Any = _unpickle(path) if is_pickle(path) else read_weights(path)
     if not isinstance(data, Mapping):
         raise UserError(f"{path} holds a {type(data).__name__}, not a table of weights")
     table = data["model"] if isinstance(data.get("model"), Mapping) else data
-    weights = _plain(table)
+    weights = _plain(table, path)
     averaged = data.get("ema")
     if isinstance(averaged, Mapping):
         shadow = averaged.get("shadow", averaged)
-        weights.update({name: value for name, value in _plain(shadow).items() if name in weights})
+        if not isinstance(shadow, Mapping):
+            raise UserError(f"{path}: ema.shadow is a {type(shadow).__name__}, not a table of weights")
+        weights.update({name: value for name, value in _plain(shadow, path).items() if name in weights})
     if not weights:
         raise UserError(f"{path} holds no weights")
     settings = data.get("config")
@@ -111,18 +126,17 @@ def read_settings(path: Path) -> Mapping[str, Any]:
     else:
         import yaml  # comes with huggingface_hub
 
+        text = read_text(path)
         try:
-            data = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise UserError(f"{path} is not valid YAML: {error}") from None
+            data = yaml.safe_load(text)
+        except (yaml.YAMLError, *_UNREADABLE) as error:  # the reader's own slips are not all YAMLErrors
+            raise UserError(f"{path} is not valid YAML: {brief(str(error))}") from None
     if not isinstance(data, Mapping):
-        raise UserError(f"{path} must hold a table of settings")
+        raise UserError(f"{path} must hold a table of settings, not {brief(data)}")
     return data
 
 
-def _plain(table: Mapping[str, Any]) -> dict[str, Tensor]:
+def _plain(table: Mapping[Any, Any], path: Path) -> dict[str, Tensor]:
     """Strip what compilation, distribution and the loss head put around names; drop caches."""
     plain = {}
     for name, value in table.items():
@@ -132,8 +146,18 @@ def _plain(table: Mapping[str, Any]) -> dict[str, Tensor]:
         for lead in _LEADS:
             short = short.removeprefix(lead)
         if not any(cache in short for cache in _CACHES):
+            _require_stored(value, f"{path}: {short}")
             plain[short] = value
     return plain
+
+
+def _require_stored(tensor: Tensor, where: str) -> None:
+    """Refuse a tensor that claims more numbers than the file holds, as one with a stride of 0 does."""
+    dense = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+    if not dense or tensor.numel() * tensor.itemsize > tensor.untyped_storage().nbytes():
+        raise UserError(
+            f"{where}, of shape {tuple(tensor.shape)}, is not stored number by number in the file"
+        )
 
 
 class _Ignored:
@@ -147,18 +171,32 @@ class _Ignored:
 
 
 def _unpickle(path: Path) -> Any:
+    _require_uncompressed(path)
     try:
-        with torch.serialization.safe_globals(_stand_ins(path)):
-            return torch.load(path, map_location="cpu", weights_only=True)
+        # given a path, torch goes by the name's ending, and this one may be called anything
+        with torch.serialization.safe_globals(_stand_ins(path)), path.open("rb") as file:
+            return torch.load(file, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
         reason = re.split(r"[.\n]", str(error).strip())[0]
         raise UserError(f"{path} cannot be read as weights: {reason}") from None
 
 
+def _require_uncompressed(path: Path) -> None:
+    """Refuse an archive that unpacks to more than its own size; PyTorch never compresses what it saves."""
+    try:
+        with zipfile.ZipFile(regular_file(path)) as archive:
+            packed = [member.filename for member in archive.infolist() if member.compress_type]
+    except (zipfile.BadZipFile, *_UNREADABLE):
+        return  # not a zip archive, or a broken one: torch.load itself says what is wrong
+    if packed:
+        raise UserError(f"{path} is compressed ({packed[0]}); PyTorch's own files are not")
+
+
 def _stand_ins(path: Path) -> list[Any]:
     """Map what a training state holds besides tensors to `_Ignored`; anything unexpected is refused."""
     try:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
+        with path.open("rb") as file:
+            names = torch.serialization.get_unsafe_globals_in_checkpoint(file)
     except _UNREADABLE:
         return []  # not a zip archive: torch.load itself says what is wrong
     strange = [name for name in names if name.split(".")[0] not in _BYSTANDERS]

@@ -30,6 +30,8 @@ class Rotation:
 def rotation_tables(config: ReasonerConfig) -> tuple[Tensor, Tensor] | None:
     """Return the cosine and sine tables (tokens, 1, 1, head width) that a config asks for, if any."""
     head = config.width // config.heads
+    if torch.get_default_device().type == "meta":
+        return None  # only the shapes of weights are asked for, and these tables are none
     if config.positions is Positions.ROTARY:
         angles = _angles(torch.arange(config.tokens), head)
     elif config.positions is Positions.ROTARY_2D:

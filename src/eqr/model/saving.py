@@ -2,28 +2,25 @@
 
 `config.json` says what the model is, `model.safetensors` holds the weights, `measured.json` the numbers known
 about it and `README.md`, the model card, shows them with their depth, breadth and NFE. Nothing is ever
-unpickled; whatever does not fit is refused with the reason.
+unpickled; whatever does not fit is refused with the reason, before memory is taken for it.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, HFValidationError
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
-from torch import Tensor, nn
+from torch import nn
 
 from eqr.errors import UserError
-from eqr.files import make_folder, new_file, read_json, write_json
+from eqr.files import make_folder, new_file, read_json, read_object, write_json
 from eqr.model.card import Measured, model_card
 from eqr.model.config import ReasonerConfig
 from eqr.model.lookup import CONFIG, local_model
+from eqr.model.weights import fitted, load_weights, read_weights, stored_shapes, write_weights
 
 WEIGHTS, MEASURED, CARD = "model.safetensors", "measured.json", "README.md"
-PICKLES = (".bin", ".ckpt", ".pkl", ".pt", ".pth")
 
 
 class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
@@ -85,62 +82,16 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
 
     @classmethod
     def _from_files(cls, files: Mapping[str, Path]) -> Self:
-        config = ReasonerConfig.from_json(_table(files[CONFIG]), where=str(files[CONFIG]))
-        weights = read_weights(files[WEIGHTS])
-        model = cls(config)
-        load_weights(model, weights, where=str(files[WEIGHTS]))
+        config = ReasonerConfig.from_json(read_object(files[CONFIG]), where=str(files[CONFIG]))
+        weights = files[WEIGHTS]
+        model = fitted(lambda: cls(config), stored_shapes(weights), where=str(weights))
+        load_weights(model, read_weights(weights), where=str(weights))
         if files[MEASURED].is_file():
             rows = read_json(files[MEASURED])
+            if not isinstance(rows, list):
+                raise UserError(f"{files[MEASURED]} must hold a list of numbers; delete it to do without")
             model.measured = tuple(Measured.from_json(row, where=str(files[MEASURED])) for row in rows)
         return model
-
-
-def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Write tensors as safetensors, atomically."""
-    with new_file(path) as temporary:
-        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-        temporary.write_bytes(save(plain, metadata={"format": "pt"}))
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """Read a safetensors file; a missing, truncated or pickled one is a `UserError` that says what to do."""
-    if not path.is_file():
-        others = [file.name for file in path.parent.glob("*") if file.suffix in PICKLES]
-        hint = f"; {others[0]} is a pickle, which `eqr import` converts" if others else ""
-        raise UserError(f"{path} is missing{hint}")
-    if is_pickle(path):
-        raise UserError(f"{path} is a pickle, not safetensors; `eqr import` converts official checkpoints")
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise UserError(f"{path} is damaged or truncated ({error}); copy or download it again") from None
-
-
-def is_pickle(path: Path) -> bool:
-    """Say whether a file is one of PyTorch's own (a zip archive or a bare pickle)."""
-    with path.open("rb") as file:
-        first = file.read(9)
-    # safetensors begin with the length of their header, whose bytes may be anything, then the header itself
-    return not first.endswith(b"{") and first.startswith((b"PK", b"\x80"))
-
-
-def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, where: str) -> None:
-    """Copy weights into a model; names and shapes must be exactly the model's."""
-    own = model.state_dict()
-    missing, unknown = sorted(own.keys() - weights.keys()), sorted(weights.keys() - own.keys())
-    if missing or unknown:
-        words = [f"lacks {missing[0]!r}"] if missing else []
-        words += [f"has {unknown[0]!r}, which this model has not"] if unknown else []
-        count = len(missing) + len(unknown)
-        raise UserError(f"{where} {' and '.join(words)} ({count} names differ); does it match the config?")
-    for name, tensor in own.items():
-        given = tuple(weights[name].shape)
-        if given != tuple(tensor.shape):
-            raise UserError(
-                f"{where}: {name} has shape {given}, the config needs {tuple(tensor.shape)}; "
-                "weights and config belong to different models"
-            )
-    model.load_state_dict(weights)
 
 
 def _download(repository: str, name: str, options: dict[str, Any]) -> Path:
@@ -154,10 +105,3 @@ def _download(repository: str, name: str, options: dict[str, Any]) -> Path:
         raise UserError(
             f"{repository} is neither a folder here nor a model the Hub gives us: {error}"
         ) from None
-
-
-def _table(path: Path) -> dict[str, Any]:
-    data = read_json(path)
-    if not isinstance(data, dict):
-        raise UserError(f"{path} must hold an object with the model's fields, not {json.dumps(data)[:40]}")
-    return data

@@ -5,14 +5,13 @@ identity. Grids and transforms live here (variants and voting in `mini_arc_varia
 collection's files is the data layer's work.
 """
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eqr.errors import UserError
+from eqr.errors import UserError, brief
+from eqr.files import parse_json
 from eqr.tasks.base import (
     PAD,
     VALID,
@@ -134,10 +133,7 @@ def _from_digits(text: str) -> list[int]:
 
 
 def _from_json(text: str) -> list[int]:
-    try:
-        rows: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"the grid is no valid JSON: {error}") from None
+    rows = parse_json(text, where="the grid")
     if all(isinstance(row, list) for row in rows):
         for number, row in enumerate(rows, 1):
             if len(row) != SIDE:
@@ -145,5 +141,5 @@ def _from_json(text: str) -> list[int]:
         rows = [color for row in rows for color in row]
     for position, color in enumerate(rows, 1):
         if type(color) is not int or color not in range(COLORS):
-            raise UserError(f"cell {position} of the grid is {color!r}; colours are whole numbers 0-9")
+            raise UserError(f"cell {position} of the grid is {brief(color)}; colours are whole numbers 0-9")
     return list(rows)

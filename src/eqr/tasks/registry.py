@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from importlib.metadata import entry_points
 
-from eqr.errors import UserError, nearest
+from eqr.errors import UserError, brief, nearest
 from eqr.tasks.base import Task
 
 _registered: dict[str, Task] = {}
@@ -55,7 +55,7 @@ def _build(name: str) -> Task:
     for pattern, make in _PATTERNS:
         match = re.fullmatch(pattern, name)
         if match:
-            return make(*(int(group) if group else 0 for group in match.groups()))
+            return make(*(int(group) for group in match.groups() if group is not None))
     for point in entry_points(group="eqr.tasks"):
         if point.name == name:
             task = point.load()()
@@ -63,7 +63,7 @@ def _build(name: str) -> Task:
                 raise UserError(f"plug-in {name!r} gives a {type(task).__name__}, not a Task")
             return task
     raise UserError(
-        f"unknown task {name!r}{nearest(name, task_names())} (your own? put --load FILE before the verb)"
+        f"unknown task {brief(name)}{nearest(name, task_names())} (your own? put --load FILE before the verb)"
     )
 
 
@@ -76,13 +76,13 @@ def _sudoku(rows: int, columns: int) -> Task:
 def _maze_unique(rows: int = 30, columns: int = 30) -> Task:
     from eqr.tasks.maze import MazeUnique
 
-    return MazeUnique(rows or 30, columns or 30)
+    return MazeUnique(rows, columns)
 
 
 def _maze_1k(rows: int = 30, columns: int = 30) -> Task:
     from eqr.tasks.maze import MazeOpen
 
-    return MazeOpen(rows or 30, columns or 30)
+    return MazeOpen(rows, columns)
 
 
 def _mini_arc() -> Task:
@@ -91,10 +91,12 @@ def _mini_arc() -> Task:
     return MiniArc()
 
 
+_SIZE = "([0-9]{1,4})x([0-9]{1,4})"
+
 _PATTERNS: tuple[tuple[str, Callable[..., Task]], ...] = (
-    (r"sudoku-(\d+)x(\d+)", _sudoku),
-    (r"maze-unique(?:-(\d+)x(\d+))?", _maze_unique),
-    (r"maze-(\d+)x(\d+)", _maze_unique),
-    (r"maze-1k(?:-(\d+)x(\d+))?", _maze_1k),
+    (rf"sudoku-{_SIZE}", _sudoku),
+    (rf"maze-unique(?:-{_SIZE})?", _maze_unique),
+    (rf"maze-{_SIZE}", _maze_unique),
+    (rf"maze-1k(?:-{_SIZE})?", _maze_1k),
     (r"mini-arc", _mini_arc),
 )

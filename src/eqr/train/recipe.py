@@ -4,14 +4,13 @@ Presets are in `eqr.recipes`. Changes are `recipe.replace(...)` in Python and `-
 line; both are validated as a whole, and a mistyped key fails with the nearest known one.
 """
 
-import json
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from eqr.errors import UserError
-from eqr.files import read_json
+from eqr.errors import UserError, brief
+from eqr.files import parse_word, read_json
 from eqr.model.config import LearnedStart, ReasonerConfig
 from eqr.runs import RunFolder
 from eqr.tasks import task_named
@@ -170,8 +169,8 @@ class Recipe(Value):
         for setting in settings:
             key, equals, text = setting.partition("=")
             if not equals or not key:
-                raise UserError(f"--set {setting!r} is not of the form key=value")
-            _assign(data, key.strip().split("."), _parse(text))
+                raise UserError(f"--set {brief(setting)} is not of the form key=value")
+            _assign(data, key.strip().split("."), parse_word(text, where=f"--set {key}"))
         return Recipe.from_json(data, where="recipe")
 
     def changed_since(self, before: "Recipe") -> list[str]:
@@ -217,10 +216,3 @@ def _assign(data: dict[str, Any], path: list[str], value: Any) -> None:
     if isinstance(known, dict) and "kind" in known and isinstance(value, str):
         value = {"kind": value}
     data[last] = value
-
-
-def _parse(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text

@@ -20,7 +20,8 @@ from eqr.errors import UserError
 from eqr.files import remove, write_json
 from eqr.model.card import Measured
 from eqr.model.reasoner import Reasoner
-from eqr.model.saving import WEIGHTS, read_weights
+from eqr.model.saving import WEIGHTS
+from eqr.model.weights import read_weights
 from eqr.progress import Progress, progress
 from eqr.runs import RunFolder
 from eqr.signals import Requests, noted

@@ -128,7 +128,7 @@ def training(source: Source) -> Section:
                 caption="Left: losses of the answer and of the halt score, means over "
                 f"{recipe.saving.log_every} steps. Middle: exact accuracy by depth on up to {checks.puzzles} "
                 "validation puzzles, one start each, averaged weights. Right: segments after which training "
-                f"rows halt. {last['step']:,} steps, {duration(last['seconds'])} of training.",
+                f"rows halt. {last['step']:,} steps, {duration(last.get('seconds', 0.0))} of training.",
                 alt="Three line plots over optimizer steps: loss, validation accuracy by depth, mean depth.",
             )
         ],
