@@ -14,6 +14,7 @@ import eqr.measure.evaluate as module
 from eqr.data import PuzzleSet
 from eqr.errors import UserError
 from eqr.measure.candidates import CandidateTable, model_digest
+from eqr.measure.code import DECIDING, essence
 from eqr.measure.evaluate import Sweep, Workers, evaluate, fill
 from eqr.solve import Budget, FirstToHalt, HaltHead, LowestResidual, MajorityVote
 from eqr.solve.engine import Engine
@@ -99,6 +100,31 @@ def test_another_runs_table_is_not_mixed_in(tmp_path):
         run(tmp_path, reasoner=other)
     said = evaluate(other, PUZZLES, sweep(), tmp_path, overwrite=True, quiet=True)
     assert said["model"] == model_digest(other)
+
+
+def test_a_table_made_by_other_code_is_not_reused(tmp_path):
+    run(tmp_path / "a")
+    path = next((tmp_path / "a").glob("*/manifest.json"))
+    before = json.loads(path.read_text())
+    for code in ({"code": "0123456789abcdef"}, {}):  # before a repair, and before manifests named their code
+        path.write_text(json.dumps({name: value for name, value in before.items() if name != "code"} | code))
+        with pytest.raises(UserError, match=r"another run \(code differ\)"):
+            run(tmp_path / "a")
+
+
+def test_the_code_is_that_which_runs_and_not_what_is_said_about_it():
+    plain = "def f(x):\n    return x + 1\n"
+    told = '"""What it is."""\n\ndef f(x):\n    """Add."""\n    # because\n    return (x + 1)\n'
+    assert essence(plain) == essence(told)
+    assert essence(plain) != essence(plain.replace("1", "2"))
+    listed = (
+        "import sys, eqr.solve.solver; print(*{n.split('.')[1] for n in sys.modules if n.startswith('eqr.')})"
+    )
+    parts = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True)
+    ground = {"errors", "value", "files", "locks", "progress", "signals", "data", "runs"}
+    assert set(parts.stdout.split()) - ground <= {*DECIDING}, (
+        "a part that decides answers is not in the digest"
+    )
 
 
 def test_a_damaged_part_is_named(tmp_path):

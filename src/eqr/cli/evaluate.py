@@ -156,9 +156,11 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
 
 def _default_out(model: str, reasoner: Any, puzzles: "PuzzleSet", sweep: "Sweep", split: str) -> Path:
     from eqr.measure.candidates import model_digest
+    from eqr.measure.code import code_digest
     from eqr.model.lookup import local_model, shipped
 
-    asked = [sweep.budget.to_json(), sweep.depths, sweep.breadths, puzzles.digest, model_digest(reasoner)]
+    made_by = (puzzles.digest, model_digest(reasoner), code_digest())
+    asked = [sweep.budget.to_json(), sweep.depths, sweep.breadths, *made_by]
     digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
     # nothing is ever written into the package
     home = Path("runs") / model if local_model(model) == shipped().get(model) else local_model(model)

@@ -13,11 +13,12 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from eqr.data.arrays import read_archive
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file, read_json, write_json
+from eqr.measure.code import code_digest
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import Candidates
@@ -47,6 +48,8 @@ class Manifest(Value):
     """Residuals kept of each trajectory."""
     part: PositiveInt = 256
     """Puzzles in each part."""
+    code: str = Field(default_factory=code_digest)
+    """Digest of the code that made the rows; a repair makes rows from before it another run's."""
 
     @property
     def parts(self) -> int:
@@ -65,7 +68,7 @@ class CandidateTable:
         """Open the table of exactly this run, making it if there is none; another run's is an error."""
         path = folder / MANIFEST
         if path.is_file() and not overwrite:
-            there = Manifest.from_json(read_json(path), where=str(path))
+            there = _manifest(path)
             if there != manifest:
                 mine, theirs = manifest.to_json(), there.to_json()
                 differ = [key for key in mine if mine[key] != theirs[key]]
@@ -83,7 +86,7 @@ class CandidateTable:
     @classmethod
     def load(cls, folder: Path) -> "CandidateTable":
         """Open a table to read."""
-        return cls(folder, Manifest.from_json(read_json(folder / MANIFEST), where=str(folder / MANIFEST)))
+        return cls(folder, _manifest(folder / MANIFEST))
 
     def missing(self) -> list[int]:
         """Return the numbers of the parts that are not there yet."""
@@ -133,6 +136,11 @@ class CandidateTable:
 
     def _path(self, number: int) -> Path:
         return self.folder / f"part-{number:06d}.npz"
+
+
+def _manifest(path: Path) -> Manifest:
+    data = read_json(path)
+    return Manifest.from_json({"code": "", **data}, where=str(path))  # older ones do not say by which code
 
 
 def model_digest(reasoner: Reasoner) -> str:

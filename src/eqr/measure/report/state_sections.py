@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from eqr.measure.candidates import model_digest
+from eqr.measure.code import code_digest
 from eqr.measure.diagnostics import MODE_RULES, Basins, Landscape, Mode, landscape
 from eqr.measure.plots_grids import telling_segments, trajectory_figure
 from eqr.measure.plots_landscape import landscapes, residual_traces
@@ -192,7 +193,7 @@ def draw_landscape(source: Source, plan: ReportPlan, number: int, folder: Path) 
     puzzles, rules = source.puzzles, MODE_RULES
     puzzle, identity = np.array(puzzles.inputs[number]), int(puzzles.identities[number])
     budget = plan.landscape_budget(source.reasoner.config)
-    made_from = [model_digest(source.reasoner), budget.digest(), rules.digest()]
+    made_from = [model_digest(source.reasoner), code_digest(), budget.digest(), rules.digest()]
     made_from += [str(plan.landscape_starts), str(identity), puzzle.tobytes().hex()]
     key = hashlib.sha256("/".join(made_from).encode()).hexdigest()[:16]
     path = folder / f"landscape-{key}.npz"
