@@ -3,7 +3,9 @@
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 from fixtures import ATTENTION, keys_of, puzzles_of, small
@@ -21,7 +23,7 @@ from eqr.model.config import (
 )
 from eqr.model.counters import NoiseBank, row_key
 from eqr.model.mixers import Attention, Tokens
-from eqr.model.operator import Damped, Wrapped, run_segment
+from eqr.model.operator import Damped, Numbered, Wrapped, run_segment
 from eqr.model.plain import PlainReasoner, PlainState
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
@@ -99,23 +101,23 @@ def test_gradient_window_equals_a_plain_implementation(tracked, mixer):
 def test_damping_keeps_fixed_points_and_slows_the_rest():
     rest = torch.randn(3, 2, 4)
 
-    def halfway(z, condition):
+    def halfway(z, condition, index):
         return rest + 0.5 * (z - rest)
 
     damped = Damped(halfway, 0.25)
-    assert torch.equal(damped(rest, None), rest)
+    assert torch.equal(damped(rest, None, 0), rest)
     away = rest + 1.0
-    assert torch.allclose(damped(away, None) - rest, torch.tensor(0.625))
+    assert torch.allclose(damped(away, None, 0) - rest, torch.tensor(0.625))
 
 
 def test_a_contraction_reaches_its_known_fixed_point():
     torch.manual_seed(0)
     x = torch.randn(2, 3, 4)
 
-    def scratch(z, condition):
+    def scratch(z, condition, index):
         return 0.5 * z + 0.25 * condition
 
-    def answer(z, condition):
+    def answer(z, condition, index):
         return 0.5 * z + 0.25 * condition
 
     # at rest: l = 0.5 (h + x) and h = 0.5 l, hence h = x / 3 and l = 2 x / 3
@@ -134,10 +136,10 @@ def test_moves_follow_the_recurrence():
 
 def test_a_start_depends_only_on_seed_puzzle_and_restart():
     model = Reasoner(small("eqr"))
-    puzzle = bytes(6)
+    puzzle = np.zeros(6, np.uint8)
     keys = torch.tensor([row_key(seed, puzzle, restart) for seed in (0, 1) for restart in (0, 1)])
     assert len(set(keys.tolist())) == 4
-    assert row_key(0, puzzle, 0) != row_key(0, bytes(5) + b"\1", 0)
+    assert row_key(0, puzzle, 0) != row_key(0, np.array([0, 0, 0, 0, 0, 1]), 0)
     x = model.embed(puzzles_of(model.config, 4))
     together = model.start(x, keys)
     for row in (3, 1):
@@ -145,6 +147,15 @@ def test_a_start_depends_only_on_seed_puzzle_and_restart():
         for all_rows, one in zip(together.tensors(), alone.tensors(), strict=True):
             assert torch.equal(all_rows[:, row : row + 1], one)
     assert not torch.equal(together.answer, together.scratch)
+
+
+def test_a_key_stands_for_the_puzzle_and_its_identity_however_they_are_held():
+    puzzle = np.arange(6, dtype=np.uint8)
+    forms = [puzzle, puzzle.astype(np.int64), puzzle.astype(">i4"), np.repeat(puzzle, 2)[::2]]
+    assert len({row_key(3, form, 1, np.int32(2)) for form in forms}) == 1
+    assert len({row_key(3, puzzle, 1, identity) for identity in range(9)}) == 9
+    with pytest.raises(ValueError, match="257"):
+        row_key(0, np.array([1, 257]), 0)
 
 
 def test_random_starts_have_unit_spread_and_bounded_support():
@@ -170,6 +181,27 @@ def test_noise_is_standard_normal_and_fresh():
     assert first.mean().item() == pytest.approx(0.0, abs=0.01)
     for one, other in ((first, second), (first[:, :-1], first[:, 1:]), (first[:-1], first[1:])):
         assert (one * other).mean().abs() < 0.01
+
+
+def test_a_wrapper_may_apply_what_it_wraps_more_than_once():
+    """A midpoint rule around noise: each application's two calls draw the same noise."""
+    model = Reasoner(small("eqr", path=Path(noise=0.1)))
+    x, keys, _, state = begin(model)
+
+    @dataclass(frozen=True)
+    class Midpoint:
+        application: Numbered
+
+        def __call__(self, z, condition, index):
+            middle = torch.lerp(z, self.application(z, condition, index), 0.5)
+            return self.application(middle, condition, index)
+
+    wrapped = model._wrap(model.config.path, keys)
+    moves = model.config.recurrence.moves()
+    twice = Wrapped(answer=Midpoint(wrapped.answer), scratch=Midpoint(wrapped.scratch))
+    one, again = (run_segment(state, x, moves, twice) for _ in range(2))
+    assert torch.equal(one.answer, again.answer)
+    assert not torch.equal(one.answer, run_segment(state, x, moves, wrapped).answer)
 
 
 def test_noise_does_not_depend_on_neighbours_but_on_depth():

@@ -41,7 +41,7 @@ def test_a_row_does_not_depend_on_its_neighbours(reasoner):
 def test_residuals_are_the_changes_of_states_and_logits_from_the_first_segment_on(reasoner):
     puzzle = puzzles_4x4(1).inputs
     ended = rollout(reasoner, puzzle, Budget(depth=3, seed=5), window=8)
-    key = torch.tensor([row_key(5, puzzle[0].tobytes(), 0)])
+    key = torch.tensor([row_key(5, puzzle[0], 0)])
     with torch.no_grad():
         x = reasoner.embed(torch.as_tensor(puzzle))
         state = reasoner.start(x, key)
@@ -53,6 +53,15 @@ def test_residuals_are_the_changes_of_states_and_logits_from_the_first_segment_o
                 float(moved.norm(dim=-1).mean()), rel=1e-4
             )
             state = after
+
+
+def test_a_trajectory_does_not_depend_on_how_its_puzzle_is_held(reasoner):
+    puzzles = puzzles_4x4(3).inputs
+    budget = Budget(depth=3)
+    small, wide = rollout(reasoner, puzzles, budget), rollout(reasoner, puzzles.astype(np.int64), budget)
+    np.testing.assert_array_equal(small.residuals, wide.residuals)
+    other = rollout(reasoner, puzzles, budget, identities=np.array([0, 1, 2], np.int32))
+    assert (small.residuals == other.residuals).all(axis=1).tolist() == [True, False, False]
 
 
 def test_only_the_last_residuals_are_kept(reasoner):
@@ -127,7 +136,7 @@ def test_the_probe_measures_without_noise_and_is_paid_for(reasoner):
     ended = rollout(reasoner, puzzles, Budget(depth=3, probe=True))
     assert (ended.nfe == 4).all()
     dynamics = Dynamics(reasoner, Budget(depth=3))
-    keys = [row_key(0, puzzle.tobytes(), 0) for puzzle in puzzles]
+    keys = [row_key(0, puzzle, 0) for puzzle in puzzles]
     *_, last = unroll(dynamics, dynamics.begin(puzzles, keys))
     rows = last.advanced.rows
     with torch.no_grad():

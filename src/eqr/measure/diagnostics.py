@@ -247,7 +247,7 @@ def landscape(
         raise UserError(f"starts = {starts}: a landscape needs at least 2")
     kept = kept_segments(budget.depth)
     dynamics = Dynamics(reasoner, budget, window=1)
-    keys = [row_key(budget.seed, puzzle.tobytes(), restart) for restart in range(starts)]
+    keys = [row_key(budget.seed, puzzle, restart, identity) for restart in range(starts)]
     rows = dynamics.begin(np.tile(puzzle, (starts, 1)), keys, np.full(starts, identity, np.int32))
     states = [_flat(reasoner, rows.state.answer)]
     recent: deque[Tensor] = deque(states, maxlen=2 * rules.longest)

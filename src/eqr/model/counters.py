@@ -1,14 +1,17 @@
 """Random numbers by counting: what a row draws depends on its key, never on its neighbours in the batch.
 
-A key stands for (seed, puzzle, restart). Starts and path noise are computed from it by hashing counters, on
-whatever device the model is, so that a trajectory is the same alone, in a batch, in a refilled slot or on
-another rank.
+A key stands for (seed, puzzle and identity, restart). Starts and path noise are computed from it by hashing
+counters, on whatever device the model is, so that a trajectory is the same alone, in a batch, in a refilled
+slot or on another rank.
 """
 
 import hashlib
 import math
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from eqr.model.passes import is_plain
@@ -21,9 +24,12 @@ _EDGE = math.erf(TRUNCATION / 2**0.5)
 _MASK = (1 << 63) - 1
 
 
-def row_key(seed: int, puzzle: bytes, restart: int) -> int:
-    """Return the key of one trajectory; `puzzle` is its tokens as bytes."""
-    text = f"{seed}/{restart}/".encode() + puzzle
+def row_key(seed: int, puzzle: NDArray[Any], restart: int, identity: int = 0) -> int:
+    """Return the key of one trajectory of a puzzle (cells,), however its tokens are held in memory."""
+    if puzzle.dtype != np.uint8 and puzzle.size and not 0 <= puzzle.min() <= puzzle.max() < 256:
+        raise ValueError(f"tokens are 0..255, not {puzzle.min()}..{puzzle.max()}")
+    family = f"{identity}/" if identity else ""  # a puzzle without an identity keeps the key it always had
+    text = f"{seed}/{restart}/{family}".encode() + puzzle.astype(np.uint8, copy=False).tobytes()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") & _MASK
 
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file, write_json
-from eqr.model.operator import Damped, Noisy, Wrapped, run_segment
+from eqr.model.operator import Bare, Damped, Noisy, Wrapped, run_segment
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
 
@@ -91,16 +91,15 @@ class _Segment(nn.Module):
         reasoner = self.reasoner
         states = 2 if reasoner.config.two_states else 1
         x, keys, depths, damping, *noise = inputs[states:]
-        scratch = Damped(reasoner.stack, damping)
-        answer = Damped(reasoner.answer_stack or reasoner.stack, damping)
+        scratch = Damped(Bare(reasoner.stack), damping)
+        answer = Damped(Bare(reasoner.answer_stack or reasoner.stack), damping)
         moves = reasoner.config.recurrence.moves()
         wrapped = Wrapped(answer=answer, scratch=scratch)
         if self.bank is not None:
             chosen = self.bank.choose(keys + (depths << 20), len(moves), reasoner.config.tokens)
-            choices = iter(chosen)
             wrapped = Wrapped(
-                answer=Noisy(answer, noise[0][0], self.bank, choices),
-                scratch=Noisy(scratch, noise[0][-1], self.bank, choices),
+                answer=Noisy(answer, noise[0][0], self.bank, chosen),
+                scratch=Noisy(scratch, noise[0][-1], self.bank, chosen),
             )
         return run_segment(State(*inputs[:states]), x, moves, wrapped).tensors()
 

@@ -1,12 +1,16 @@
 """One segment: the applications of a recurrence, each wrapped by damping and noise, in one loop.
 
+A wrapper is told which application of the segment it is asked for and keeps nothing between two calls, so
+that wrappers compose: one that applies the inner one twice gets the same noise twice.
+
 The gradient window is the caller's: the last `tracked` applications are differentiated, those before run
 without a graph. Seven of 21 is TRM's last cycle, two of six HRM's one-step gradient, all is full
 back-propagation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,41 +22,59 @@ from eqr.model.passes import add_chosen
 from eqr.model.state import State
 
 
+class Numbered(Protocol):
+    """An application that knows its number in the segment, from 0."""
+
+    def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
+        """Return the new z; all are (sites, rows, width)."""
+
+
+@dataclass(frozen=True)
+class Bare:
+    """A block stack, which is the same at every application."""
+
+    application: Application
+
+    def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
+        """Apply."""
+        return self.application(z, condition)
+
+
 @dataclass(frozen=True)
 class Damped:
     """z <- z + (1 - damping)(f(z) - z): the same fixed points, approached more slowly."""
 
-    application: Application
+    application: Numbered
     damping: float | Tensor
 
-    def __call__(self, z: Tensor, condition: Tensor | None) -> Tensor:
+    def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
         """Apply and keep a share of the old state."""
-        return torch.lerp(z, self.application(z, condition), 1.0 - self.damping)
+        return torch.lerp(z, self.application(z, condition, index), 1.0 - self.damping)
 
 
 @dataclass(frozen=True)
 class Noisy:
     """f(z) + scale * eps, eps fresh for every application and drawn from the rows' own keys."""
 
-    application: Application
+    application: Numbered
     scale: float | Tensor
     bank: NoiseBank
-    choices: Iterator[Tensor]
-    """Which noise each application of the segment adds, in order; shared by its two states."""
+    chosen: Tensor
+    """(applications, sites, rows): which noise each application of the segment adds."""
 
-    def __call__(self, z: Tensor, condition: Tensor | None) -> Tensor:
+    def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
         """Apply and perturb."""
-        moved = self.application(z, condition)
+        moved = self.application(z, condition, index)
         scale = self.scale if isinstance(self.scale, float) else self.scale.to(z.dtype)
-        return add_chosen(moved, self.bank.vectors, next(self.choices), scale)
+        return add_chosen(moved, self.bank.vectors, self.chosen[index], scale)
 
 
 @dataclass(frozen=True)
 class Wrapped:
     """The two applications of a segment, wrapped for this run."""
 
-    answer: Application
-    scratch: Application
+    answer: Numbered
+    scratch: Numbered
 
 
 def run_segment(
@@ -70,9 +92,9 @@ def run_segment(
                 assert scratch is not None
                 # z_H + x stays the same through a cycle's scratch applications
                 context = answer + x if context is None else context
-                scratch = wrapped.scratch(scratch, context)
+                scratch = wrapped.scratch(scratch, context, index)
             else:
                 condition = {Move.ANSWER: scratch, Move.INPUT: x, Move.ALONE: None}[move]
-                answer = wrapped.answer(answer, condition)
+                answer = wrapped.answer(answer, condition, index)
                 context = None
     return State(answer, scratch)

@@ -13,8 +13,8 @@ from eqr.errors import UserError
 from eqr.model.blocks import Stack
 from eqr.model.config import Path, Positions, ReasonerConfig, TwoLevel
 from eqr.model.counters import NoiseBank
-from eqr.model.layers import Application, matrix, scaled_normal
-from eqr.model.operator import Damped, Noisy, Wrapped, run_segment
+from eqr.model.layers import matrix, scaled_normal
+from eqr.model.operator import Bare, Damped, Noisy, Numbered, Wrapped, run_segment
 from eqr.model.saving import Saved
 from eqr.model.start import make_starter
 from eqr.model.state import Reading, State
@@ -181,8 +181,8 @@ class Reasoner(Saved):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def _wrap(self, path: Path, keys: Tensor) -> Wrapped:
-        scratch: Application = self.stack
-        answer: Application = self.answer_stack or self.stack
+        scratch: Numbered = Bare(self.stack)
+        answer: Numbered = Bare(self.answer_stack or self.stack)
         if path.damping:
             scratch, answer = Damped(scratch, path.damping), Damped(answer, path.damping)
         if path.noise:
@@ -193,9 +193,9 @@ class Reasoner(Saved):
                     raise UserError("this model has no learned noise scale; set path.learned_noise to false")
                 learned = self.config.path.noise * self.log_noise.exp()
                 scales = [learned[0], learned[-1]]
-            choices = iter(bank.choose(keys, len(self._moves), self.config.tokens))
-            answer = Noisy(answer, scales[0], bank, choices)
-            scratch = Noisy(scratch, scales[1], bank, choices)
+            chosen = bank.choose(keys, len(self._moves), self.config.tokens)
+            answer = Noisy(answer, scales[0], bank, chosen)
+            scratch = Noisy(scratch, scales[1], bank, chosen)
         return Wrapped(answer=answer, scratch=scratch)
 
     def noise_bank(self, device: torch.device) -> NoiseBank:

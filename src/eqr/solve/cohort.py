@@ -114,7 +114,7 @@ class Cohort:
         owners = [(t, restart) for t in tickets for restart in range(t.first, t.first + t.count)]
         return self._dynamics.begin(
             np.stack([ticket.puzzle.tokens for ticket, _ in owners]),
-            [row_key(t.budget.seed, t.puzzle.tokens.tobytes(), restart) for t, restart in owners],
+            [row_key(t.budget.seed, t.puzzle.tokens, restart, t.puzzle.identity) for t, restart in owners],
             np.array([ticket.puzzle.identity for ticket, _ in owners], np.int32),
         )
 

@@ -217,13 +217,14 @@ def rollout(
     if not len(puzzles):
         raise UserError("no puzzles to roll out")
     restarts = np.broadcast_to(np.asarray(restarts), len(puzzles))
-    keys = [row_key(budget.seed, p.tobytes(), int(r)) for p, r in zip(puzzles, restarts, strict=True)]
+    families = np.zeros(len(puzzles), np.int32) if identities is None else identities
+    rows = zip(puzzles, restarts.tolist(), families.tolist(), strict=True)
+    keys = [row_key(budget.seed, puzzle, restart, family) for puzzle, restart, family in rows]
     dynamics = Dynamics(reasoner, budget, window=window)
     ended = Candidates.empty(len(puzzles), cells=puzzles.shape[1], window=dynamics.window)
     began = np.full(len(puzzles), time.perf_counter())
     with torch.inference_mode():
-        rows = dynamics.begin(puzzles, keys, identities)
-        for step in unroll(dynamics, rows):
+        for step in unroll(dynamics, dynamics.begin(puzzles, keys, identities)):
             chosen = step.advanced.done.nonzero().squeeze(1)
             if len(chosen):
                 numbers = step.numbers[chosen].cpu().numpy()

@@ -106,7 +106,7 @@ class Solver:
         """Solve one puzzle by one start and yield what it decodes to after every segment."""
         tokens = self.read(puzzle)
         dynamics = Dynamics(self.reasoner, self.budget, window=1)
-        key = row_key(self.budget.seed, tokens.tobytes(), start)
+        key = row_key(self.budget.seed, tokens, start, self.identity)
         with torch.inference_mode():
             rows = dynamics.begin(tokens[None], [key], np.array([self.identity], np.int32))
         before = tokens

@@ -51,7 +51,8 @@ def evaluate(
     solved = torch.zeros(len(depths), dtype=torch.float64)
     chosen = puzzles.take(range(world.rank, count, world.size)) if count > world.rank else None
     for batch in in_order(chosen, ROWS) if chosen is not None else ():
-        keys = [row_key(seed, puzzle.tobytes(), 0) for puzzle in batch.inputs]
+        pairs = zip(batch.inputs, batch.identities.tolist(), strict=True)
+        keys = [row_key(seed, puzzle, 0, identity) for puzzle, identity in pairs]
         labels = torch.from_numpy(batch.labels).to(dynamics.device)
         with torch.inference_mode():
             rows = dynamics.begin(batch.inputs, keys, batch.identities)
