@@ -8,7 +8,7 @@ from eqr.model.mixers import Attention
 from eqr.model.reasoner import Reasoner
 from eqr.recipes import RECIPES, VARIANTS, recipe_named, training_dynamics
 from eqr.runs import RunFolder
-from eqr.train.halting import FixedDepth, LearnedHalt, QHalt
+from eqr.train.halting import LearnedHalt, NoHalting, QHalt
 from eqr.train.optimizer import AdamW
 from eqr.train.recipe import Recipe
 from eqr.train.sources import load_data, open_stream
@@ -73,7 +73,7 @@ def test_published_recipes_have_the_published_training(name):
         assert recipe.schedule.depth == 16
     else:  # rows 1 and 2: one segment, all of it with gradient, no halting
         assert (recipe.schedule.kind, recipe.schedule.depth) == ("terminal-full", 1)
-        assert recipe.halting == FixedDepth()
+        assert recipe.halting == NoHalting()
         assert recipe.evaluation.depths == (1,)
 
 

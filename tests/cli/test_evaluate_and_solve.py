@@ -1,17 +1,22 @@
 """`eqr evaluate` and `eqr solve` as typed, on a tiny untrained model and on one with known dynamics."""
 
+import io
 import json
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from eqr.cli import app
-from eqr.cli.solve import _split
+from eqr.cli.solve import LONGEST_LINE, _lines, _plain, _split
 from eqr.data import Splits
 from eqr.errors import UserError
 from eqr.model import systems
 from eqr.model.reasoner import Reasoner
+from eqr.solve import Budget, Refused, Solver
 from eqr.tasks import task_named
 from settling import Settling, puzzles_4x4
 
@@ -81,6 +86,8 @@ def test_evaluate_a_sample_with_halting_and_a_race(place, settling):
     [
         (("--depth", "0"), "at least 1"),
         (("--depth", "4,x"), "list of numbers"),
+        (("--depth", "1" + 29 * "0"), "depth = 1000"),
+        (("--breadth", "1000000000"), "GiB of candidates; lower --breadth"),
         (("--breadth", "0"), "at least 1"),
         (("--halt", "haed"), "did you mean 'head'"),
         (("--select", "majorty"), "did you mean 'majority'"),
@@ -204,6 +211,65 @@ def test_solve_says_what_is_wrong_with_a_file(place, settling, written, complain
         eqr("solve", "owner/any", "--file", place / "puzzles.txt")
     with pytest.raises(UserError, match=complaint):
         eqr("solve", "owner/any", "-", stdin=written)
+
+
+def test_garbage_is_refused_as_it_comes_and_takes_no_room(settling, monkeypatch):
+    """An endless pipe of short lines, then an endless line: each refusal comes out before more is read."""
+    monkeypatch.setattr("eqr.cli.solve.LONGEST_LINE", 1000)
+    read = 0
+
+    def endless():
+        nonlocal read
+        while True:
+            read += 1
+            yield "12" if read < 500 else "1" * 1000
+
+    refused = Solver(Settling(PUZZLES)).solve_many(_split(endless(), TASK))
+    for number in range(600):
+        assert isinstance(next(refused), Refused)
+        assert read <= number + 22, "lines pile up"
+
+
+def test_a_line_has_a_limit():
+    class Endless(io.RawIOBase):
+        asked = 0
+
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            self.asked += len(buffer)
+            buffer[:] = b"1" * len(buffer)
+            return len(buffer)
+
+    stream = Endless()
+    lines = _lines("stdin", lambda: nullcontext(io.BufferedReader(stream)))
+    assert next(lines) == "1" * LONGEST_LINE
+    assert stream.asked < 2 * LONGEST_LINE
+    text = b"1" * (3 * LONGEST_LINE) + b"\nshort\r\n" + "é".encode() * LONGEST_LINE + b"\nlast"
+    lines = list(_lines("file", lambda: nullcontext(io.BytesIO(text))))
+    assert [lines[0], lines[1], lines[3]] == ["1" * LONGEST_LINE, "short", "last"]
+    assert set(lines[2]) == {"é"}
+
+
+def test_solve_json_is_always_json(place):
+    class Lost(Settling):
+        def read(self, state, before):
+            return replace(super().read(state, before), residual=torch.full((state.rows,), torch.nan))
+
+    solver = Solver(Lost(PUZZLES), budget=Budget(depth=2))
+    said = json.dumps(_plain(solver, solver.solve(PUZZLES.inputs[0]), True), allow_nan=False)
+    assert json.loads(said)["residual"] is None
+    assert [frame["residual"] for frame in json.loads(said)["trace"]] == [None, None]
+
+
+def test_solve_halts_by_the_rules_and_starts_at_random_if_told(place, settling):
+    words = ("solve", "any", TEXTS[0], "--breadth", 8, "--json")
+    by_rules = json.loads(eqr(*words, "--halt", "valid").stdout)
+    assert (by_rules["valid"], by_rules["halted"]) == (True, True)
+    assert json.loads(eqr(*words, "--start", "random:0.1").stdout) != json.loads(eqr(*words).stdout)
+    with pytest.raises(UserError, match="--start fixed: give model, random"):
+        eqr(*words, "--start", "fixed")
 
 
 def test_stdin_is_there_once(settling):

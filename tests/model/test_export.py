@@ -75,7 +75,7 @@ def unroll_graphs(folder, puzzles, keys, depth):
 @pytest.mark.parametrize("rows", [1, 5])
 def test_a_trajectory_of_the_graphs_is_the_models(model, folder, rows):
     puzzles = np.random.default_rng(rows).integers(1, 6, (rows, 16)).astype(np.uint8)
-    keys = np.array([row_key(7, puzzle.tobytes(), 0) for puzzle in puzzles], np.int64)
+    keys = np.array([row_key(7, puzzle, 0) for puzzle in puzzles], np.int64)
     depth = 6
     readings = unroll_graphs(folder, puzzles, keys, depth)
     ours = rollout(model, puzzles, Budget(depth=depth, seed=7))
@@ -146,7 +146,7 @@ def test_one_kind_has_to_be_named():
 def test_halting_is_the_callers(model, folder):
     """The graphs give the halt score that the halting rules look at."""
     puzzles = np.full((1, 16), 1, np.uint8)
-    keys = np.array([row_key(0, puzzles[0].tobytes(), 0)], np.int64)
+    keys = np.array([row_key(0, puzzles[0], 0)], np.int64)
     halted = rollout(model, puzzles, Budget(depth=4, halting=HaltHead(threshold=-100.0)))
     assert halted.depth.tolist() == [1]
     np.testing.assert_allclose(unroll_graphs(folder, puzzles, keys, 1)[0][1], halted.halt, atol=1e-4)

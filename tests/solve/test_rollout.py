@@ -108,7 +108,7 @@ def test_the_papers_score_is_the_residual_of_the_last_three_states(reasoner):
     budget = Budget(depth=5, noise=0.0, probe=True)
     ended = rollout(reasoner, puzzles, budget)
     dynamics = Dynamics(reasoner, budget)
-    keys = [row_key(budget.seed, puzzle.tobytes(), 0) for puzzle in puzzles]
+    keys = [row_key(budget.seed, puzzle, 0) for puzzle in puzzles]
     with torch.inference_mode():
         rows = dynamics.begin(puzzles, keys)
         states = [rows.state]

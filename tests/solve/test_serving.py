@@ -125,7 +125,7 @@ def test_a_cancelled_session_reports_nothing_more():
 
 def test_a_watched_row_reports_every_segment():
     reasoner, budget = Settling(PUZZLES), Budget(depth=12, breadth=2, halting=HaltHead())
-    session = Session(reasoner, TASK, budget)
+    session = Session(reasoner, TASK, budget, select="majority")
     session.submit(PUZZLES.inputs[0], watch=True)
     session.submit(PUZZLES.inputs[1])
     session.close()

@@ -1,12 +1,25 @@
 """The solver answers what it can, says why it refuses the rest, and shows how an answer came about."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from eqr.errors import UserError
 from eqr.model import systems
+from eqr.model.config import RandomStart
 from eqr.model.reasoner import Reasoner
-from eqr.solve import Answer, Budget, HaltHead, MajorityVote, Refused, Solver
+from eqr.solve import (
+    Answer,
+    Budget,
+    Engine,
+    HaltHead,
+    MajorityVote,
+    Puzzle,
+    Refused,
+    Solver,
+    rollout,
+)
 from eqr.tasks import task_named
 from settling import Settling, puzzles_4x4
 
@@ -82,10 +95,94 @@ def test_answers_can_come_as_they_finish(solver):
 
 def test_racing_answers_every_puzzle_for_less():
     reasoner = Settling(PUZZLES, wrong=0.0, stuck=0.3)
-    whole = list(Solver(reasoner, budget=BUDGET).solve_many(PUZZLES.inputs))
-    raced = list(Solver(reasoner, budget=BUDGET.replace(race=True)).solve_many(PUZZLES.inputs))
+    whole = list(Solver(reasoner, budget=BUDGET, select="residual").solve_many(PUZZLES.inputs))
+    raced = list(
+        Solver(reasoner, budget=BUDGET.replace(race=True), select="residual").solve_many(PUZZLES.inputs)
+    )
     assert all(answer.valid for answer in raced)
     assert sum(answer.nfe for answer in raced) < sum(answer.nfe for answer in whole)
+
+
+def test_a_verified_start_ends_the_search():
+    """Whatever the slots: the gang in which the first verified start ends is the last one."""
+    reasoner, budget = Settling(PUZZLES, wrong=0.5), BUDGET.replace(breadth=32, abreast=4)
+    everything = list(Solver(reasoner, budget=budget, select="residual").solve_many(PUZZLES.inputs))
+    for slots in (3, 16, 64):
+        found = list(Solver(reasoner, budget=budget, slots=slots).solve_many(PUZZLES.inputs))
+        if slots == 3:
+            first = found
+        assert [(a.start, a.depth, a.nfe) for a in found] == [(a.start, a.depth, a.nfe) for a in first]
+    assert all(answer.valid for answer in first)
+    assert any(answer.start >= 4 for answer in first)
+    assert all(a.nfe < b.nfe for a, b in zip(first, everything, strict=True))
+
+
+def test_an_endless_breadth_takes_the_room_of_what_runs():
+    reasoner = Settling(PUZZLES, wrong=0.5)
+    for race in (False, True):
+        budget = Budget(depth=40, breadth=10**9, halting="head:2", race=race)
+        tracemalloc.start()
+        answer = Solver(reasoner, budget=budget).solve(PUZZLES.inputs[0])
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert race or answer.valid
+        assert most < 20e6, "memory is that of the slots"
+    engine = Engine(reasoner, Budget(depth=4, breadth=10**9), slots=4)
+    engine.add(Puzzle(0, PUZZLES.inputs[0]))
+    for _ in range(9):
+        engine.turn()
+    assert (engine.live, engine.waiting) == (4, 10**9 - 12)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"depth": 10**29}, "depth"),
+        ({"depth": (1 << 20) + 1}, "less than or equal to 1048576"),
+        ({"breadth": 10**12}, "breadth"),
+        ({"abreast": 10**6}, "abreast"),
+        ({"start": "randon"}, "--start randon: give model, random"),
+        ({"start": "random:-1"}, "answer"),
+    ],
+)
+def test_budgets_beyond_reason_are_refused(given, complaint):
+    with pytest.raises(UserError, match=complaint):
+        Budget.from_json(given)
+
+
+def test_valid_answers_halt_by_the_rules_of_the_task():
+    reasoner = Settling(PUZZLES, wrong=0.0, stuck=0.0)
+    solver = Solver(reasoner, budget=Budget(depth=40, halting="valid"))
+    for answer in solver.solve_many(PUZZLES.inputs[:4]):
+        frames = list(Solver(reasoner, budget=Budget(depth=40)).trace(answer.puzzle))
+        ended = [TASK.check(answer.puzzle, frame.grid).valid for frame in frames].index(True) + 1
+        assert (answer.valid, answer.halted, answer.depth) == (True, True, ended)
+
+
+def test_any_model_can_begin_at_random():
+    fixed = systems.trm(TASK, width=16, round_hidden_to=16, cycles=1, scratch=2, blocks=1)
+    model = Reasoner(fixed, seed=1)
+    puzzle = np.repeat(PUZZLES.inputs[:1], 3, axis=0)
+
+    def residuals(start):
+        return rollout(model, puzzle, Budget(depth=1, start=start), restarts=np.arange(3)).residuals[:, 0]
+
+    assert len(set(residuals(None).tolist())) == len(set(residuals("model").tolist())) == 1
+    assert len(set(residuals("random").tolist())) == 3
+    assert residuals("random:0.5:2").tolist() == residuals(RandomStart(answer=0.5, scratch=2.0)).tolist()
+    assert residuals("random:0").tolist() == residuals(RandomStart(answer=0.0, scratch=0.0)).tolist()
+    with pytest.raises(UserError, match="feedforward"):
+        Solver(Reasoner(systems.feedforward(TASK, width=16)), budget=Budget(depth=1, start="random"))
+
+
+def test_an_answer_shows_its_grid(solver):
+    answer = solver.solve(PUZZLES.inputs[0])
+    assert TASK.render(answer.grid, puzzle=answer.puzzle) in str(answer)
+    assert "valid; depth" in str(answer)
+    html = answer._repr_html_()
+    assert html.count("<tr>") == 4
+    assert html.count("<td>") == 16
+    assert html.count("<b>") == (PUZZLES.inputs[0] == PUZZLES.labels[0]).sum()
 
 
 def test_an_invalid_answer_says_why():

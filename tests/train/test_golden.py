@@ -14,7 +14,7 @@ from eqr.model import systems
 from eqr.model.config import Positions
 from eqr.runs import RunFolder
 from eqr.tasks import task_named
-from eqr.train.halting import FixedDepth, LearnedHalt, OracleHalt, QHalt
+from eqr.train.halting import LearnedHalt, NoHalting, OracleHalt, QHalt
 from eqr.train.optimizer import AdamW, Muon
 from eqr.train.schedule import SegmentedOnline, TerminalFull, Trajectory
 from eqr.train.sources import load_data, open_stream
@@ -44,7 +44,7 @@ TRACES = {
     "feedforward": {
         "model": systems.feedforward(TASK, **{**SIZES, "blocks": 3}),
         "schedule": TerminalFull(),
-        "halting": FixedDepth(),
+        "halting": NoHalting(),
         "evaluation": {"depths": (1,)},
     },
 }

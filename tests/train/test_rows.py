@@ -9,7 +9,7 @@ from small_runs import small_recipe
 
 from eqr.model.state import Reading
 from eqr.runs import RunFolder
-from eqr.train.halting import FixedDepth, LearnedHalt, OracleHalt, QHalt, UnusedHalt
+from eqr.train.halting import LearnedHalt, NoHalting, OracleHalt, QHalt, UnusedHalt
 from eqr.train.rows import position_keys
 from eqr.train.sources import load_data, open_stream
 from eqr.train.trainer import Trainer
@@ -82,7 +82,7 @@ def test_halting_rules_say_when():
     )
     keys, depths = torch.arange(3), torch.full((3,), 2)
     expected = {
-        FixedDepth(): [False, False, False],
+        NoHalting(): [False, False, False],
         UnusedHalt(): [False, False, False],
         OracleHalt(): [True, False, True],
         LearnedHalt(exploration=0.0): [True, True, False],

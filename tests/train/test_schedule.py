@@ -9,7 +9,7 @@ from eqr.errors import UserError
 from eqr.model.config import FixedStart, LearnedStart, Path, SingleState
 from eqr.model.cut import RowPool
 from eqr.runs import RunFolder
-from eqr.train.halting import FixedDepth, LearnedHalt, QHalt, UnusedHalt
+from eqr.train.halting import LearnedHalt, NoHalting, QHalt, UnusedHalt
 from eqr.train.schedule import (
     Curriculum,
     SegmentedOnline,
@@ -106,7 +106,7 @@ def test_gradient_equals_the_naive_one(tmp_path, case, latents):
 
 
 def test_without_a_halt_loss_the_halt_head_gets_no_gradient(tmp_path):
-    trainer = make_trainer(tmp_path, halting=FixedDepth())
+    trainer = make_trainer(tmp_path, halting=NoHalting())
     trainer._refill()
     _, expected = naive_gradient(trainer, 1, (1,), tracked=2)
     sums = trainer._objective.sums(trainer.model, trainer.flat, trainer.pool, trainer.rows, 4)
@@ -171,7 +171,7 @@ def test_a_curriculum_deepens_by_share_of_the_steps():
 
 def test_a_curriculum_ends_rows_at_its_own_depth(tmp_path):
     trainer = make_trainer(
-        tmp_path, curriculum=Curriculum(stages=((0.0, 1), (0.6, 4))), halting=FixedDepth(), steps=10
+        tmp_path, curriculum=Curriculum(stages=((0.0, 1), (0.6, 4))), halting=NoHalting(), steps=10
     )
     halted = [trainer.step().stats["halted"] for _ in range(10)]
     assert halted == [6, 6, 6, 6, 6, 6, 0, 0, 0, 6]

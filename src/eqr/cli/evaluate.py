@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eqr.cli.solve import HALT_HELP, START_HELP
 from eqr.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ def evaluate(
         typer.Option(metavar="D,...", help="Segments per trajectory; 16, or 1 for feedforward models."),
     ] = None,
     breadth: Annotated[str, typer.Option(metavar="B,...", help="Independent starts per puzzle.")] = "1",
-    halt: Annotated[
-        str, typer.Option(metavar="RULE", help="never, head, residual:0.02, stable:3; a+b both, a/b either.")
-    ] = "never",
+    halt: Annotated[str, typer.Option(metavar="RULE", help=HALT_HELP)] = "never",
     select: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,6 +46,7 @@ def evaluate(
     abreast: Annotated[int, typer.Option(help="Starts that race at once.")] = 8,
     noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,
     damping: Annotated[float | None, typer.Option(help="Damping instead of the model's.")] = None,
+    start: Annotated[str, typer.Option(metavar="START", help=START_HELP)] = "model",
     probe: Annotated[
         bool, typer.Option("--probe", help="Measure residuals by a noise-free segment.")
     ] = False,
@@ -70,6 +70,7 @@ def evaluate(
         "abreast": abreast,
         "noise": noise,
         "damping": damping,
+        "start": start,
         "probe": probe,
         "seed": seed,
     }

@@ -1,5 +1,6 @@
 """`eqr solve`: solve puzzles typed, pasted, in a file or on stdin."""
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -17,6 +18,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 WORDS = "A folder, run, shipped model or hub name, then puzzles as text; - reads stdin."
+
+HALT_HELP = (
+    "never, head, above-continue (HRM), residual:0.02, stable:3, valid (uses the rules); "
+    "a+b both, a/b either."
+)
+START_HELP = "model (its own) or random[:scale[:scratch scale]]."
+LONGEST_LINE = 1 << 16
+"""Bytes of a line that are read; no puzzle is longer."""
 
 
 @app.command()
@@ -37,9 +46,7 @@ def solve(
         int | None, typer.Option(help="Most segments per trajectory; 64, or 1 for feedforward models.")
     ] = None,
     breadth: Annotated[int, typer.Option(help="Independent starts per puzzle.")] = 1,
-    halt: Annotated[
-        str, typer.Option(metavar="RULE", help="never, head, residual:0.02, stable:3; a+b both, a/b either.")
-    ] = "head+stable:1",
+    halt: Annotated[str, typer.Option(metavar="RULE", help=HALT_HELP)] = "head+stable:1",
     select: Annotated[
         str, typer.Option(metavar="RULE", help="Which start to believe; `verified` uses the task's check.")
     ] = "verified",
@@ -48,6 +55,7 @@ def solve(
     ] = False,
     noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,
     damping: Annotated[float | None, typer.Option(help="Damping instead of the model's.")] = None,
+    start: Annotated[str, typer.Option(metavar="START", help=START_HELP)] = "model",
     seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
     trace: Annotated[bool, typer.Option("--trace", help="Show the grid after every segment.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
@@ -65,6 +73,7 @@ def solve(
         "race": race,
         "noise": noise,
         "damping": damping,
+        "start": start,
         "seed": seed,
     }
     solver = _solver(model, task, identity, asked, device)
@@ -74,7 +83,7 @@ def solve(
     for answer in solver.solve_many(given, live="-" in puzzles):
         failed = failed or isinstance(answer, Refused) or not answer.valid
         if as_json:
-            print(json.dumps(_plain(solver, answer, trace)), flush=True)
+            print(json.dumps(_plain(solver, answer, trace), allow_nan=False), flush=True)
         else:
             show_answer(solver, answer, trace=trace, color=color)
     raise typer.Exit(1 if failed else 0)
@@ -138,7 +147,7 @@ def _identity(name: str, model: str) -> int:
 def _given(puzzles: list[str], file: Path | None, task: "Task") -> Iterator[str]:
     for text in puzzles:
         if text == "-":
-            yield from _split(_lines("stdin", lambda: nullcontext(sys.stdin.buffer)), task)
+            yield from _split(_lines("stdin", _stdin), task)
         else:
             yield text
     if file is not None:
@@ -146,23 +155,41 @@ def _given(puzzles: list[str], file: Path | None, task: "Task") -> Iterator[str]
 
 
 def _lines(name: str, opened: Callable[[], AbstractContextManager[IO[bytes]]]) -> Iterator[str]:
-    """Read line by line, so that puzzles can keep coming and a large file is never held whole."""
+    """Read line by line, so that puzzles can keep coming and a large file is never held whole.
+
+    Of a line longer than any puzzle only the beginning is given out, at once.
+    """
+    codec = "utf-8-sig"
     try:
         with opened() as stream:
-            for number, line in enumerate(stream):
-                yield line.decode("utf-8" if number else "utf-8-sig").rstrip("\r\n")
+            while line := stream.readline(LONGEST_LINE):
+                cut_off = len(line) == LONGEST_LINE and not line.endswith(b"\n")
+                yield line.decode(codec, errors="ignore" if cut_off else "strict").rstrip("\r\n")
+                while cut_off and (line := stream.readline(LONGEST_LINE)):
+                    cut_off = not line.endswith(b"\n")
+                codec = "utf-8"
     except OSError as error:
         raise UserError(f"cannot read {name}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise UserError(f"{name} is not UTF-8 text") from None
 
 
+def _stdin() -> AbstractContextManager[IO[bytes]]:
+    """Open stdin with a buffer of our own.
+
+    Whoever reads it may be a thread that is still waiting when the program ends; it must not hold the lock of
+    the interpreter's buffer then.
+    """
+    given = sys.stdin.buffer
+    return nullcontext(io.BufferedReader(given.raw) if isinstance(given, io.BufferedReader) else given)
+
+
 def _split(lines: Iterable[str], task: "Task") -> Iterator[str]:
     """Cut text into puzzles: lines up to an empty one are a grid, unless one of them can hold a whole grid.
 
-    Then each line is a puzzle, given out as soon as that is known.
+    Then each line is a puzzle, given out as soon as that is known; likewise if there are too many for a grid.
     """
-    spaces = " " in task.symbols
+    spaces, most = " " in task.symbols, 4 * task.shape[0] + 4
     block: list[str] = []
     by_line = found = False
     for line in lines:
@@ -172,7 +199,7 @@ def _split(lines: Iterable[str], task: "Task") -> Iterator[str]:
             if block:
                 yield "\n".join(block)
             block, by_line = [], False
-        elif by_line or len(text) >= task.cells:
+        elif by_line or len(text) >= task.cells or len(block) >= most:
             yield from block
             yield text
             block, by_line = [], True
@@ -221,7 +248,7 @@ def _show_trace(solver: "Solver", answer: "Answer", color: bool) -> None:
 
 def _plain(solver: "Solver", answer: "Answer | Refused", trace: bool) -> dict[str, Any]:
     from eqr.solve import Refused
-    from eqr.solve.plain import plain_answer, text_of
+    from eqr.solve.plain import finite, plain_answer, text_of
 
     if isinstance(answer, Refused):
         return {"puzzle": answer.index + 1, "refused": answer.reason}
@@ -232,8 +259,8 @@ def _plain(solver: "Solver", answer: "Answer | Refused", trace: bool) -> dict[st
                 "segment": frame.segment,
                 "grid": text_of(solver.task, frame.grid),
                 "changed": list(frame.changed),
-                "residual": frame.residual,
-                "halt": frame.halt,
+                "residual": finite(frame.residual),
+                "halt": finite(frame.halt),
             }
             for frame in solver.trace(answer.puzzle, start=answer.start)
         ]

@@ -28,7 +28,7 @@ from eqr.solve.budget import Budget
 from eqr.solve.candidates import Candidates
 from eqr.solve.engine import Engine, Usage
 from eqr.solve.gather import Gather
-from eqr.solve.halting import SETTLED, AllOf, FixedDepth, HaltingRule, fingerprint
+from eqr.solve.halting import SETTLED, AllOf, FixedDepth, HaltingRule, Memory, fingerprint
 from eqr.solve.line import Puzzle
 from eqr.solve.rollout import rollout
 from eqr.solve.selection import First, FirstToHalt, MajorityVote, SelectionRule
@@ -45,11 +45,15 @@ class Spread(HaltingRule):
     kind: Literal["spread"] = "spread"
     depth: PositiveInt
 
-    def update(self, counters: Tensor, reading: Reading, depths: Tensor) -> tuple[Tensor, Tensor]:
+    def start(self, rows: int, *, device: torch.device | None = None) -> Memory:
+        """No depth is drawn yet."""
+        return torch.zeros(rows, dtype=torch.int64, device=device)
+
+    def update(self, memory: Memory, reading: Reading, depths: Tensor) -> tuple[Memory, Tensor]:
         """Draw each row's depth once and wait for it."""
         drawn = (fingerprint(reading.tokens) >> 20) % self.depth + 1
-        planned = torch.where(counters[:, 0] == 0, drawn, counters[:, 0])
-        return planned.unsqueeze(1), depths >= planned
+        planned = torch.where(memory == 0, drawn, memory)
+        return planned, depths >= planned
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ starts of the widest. Only races are run one by one, because a race's cost depen
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,12 +29,14 @@ from eqr.solve.candidates import WINDOW, Candidates
 from eqr.solve.engine import SLOTS, Engine
 from eqr.solve.gather import Gather
 from eqr.solve.line import Puzzle
-from eqr.solve.selection import SelectionRule
+from eqr.solve.selection import SelectionRule, named_selections
 from eqr.tasks import task_named
 from eqr.tasks.base import Task
 
 PART = 256
 """Puzzles saved at a time."""
+MOST_BYTES = 8 << 30
+"""Candidates of one part, which are in memory at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +75,8 @@ class Sweep:
     depths: tuple[int, ...]
     """None of them stands for the usual one of a model (see `for_model`)."""
     breadths: tuple[int, ...]
-    select: dict[str, SelectionRule]
+    select: Mapping[str, SelectionRule] | Sequence[str]
+    """Rules by name, or the words that the command line takes."""
 
     def for_model(self, config: ReasonerConfig) -> "Sweep":
         """Return the sweep with a depth, where nobody asked for one."""
@@ -88,7 +91,7 @@ class Sweep:
 
     def runs(self) -> list[tuple[Budget, tuple[int, ...], tuple[int, ...]]]:
         """Return the runs to make, each with the depths and breadths that are scored from it."""
-        if not self.budget.race:
+        if not self.budget.competes:
             whole = self._budget(max(self.depths), max(self.breadths))
             return [(whole, tuple(sorted(set(self.depths))), tuple(sorted(set(self.breadths))))]
         return [(self._budget(d, b), (d,), (b,)) for d in sorted(self.depths) for b in sorted(self.breadths)]
@@ -112,8 +115,10 @@ def evaluate(
     workers = workers or Workers()
     task = fitting_task(reasoner, puzzles)
     model = model_digest(reasoner)
+    select = named_selections(sweep.select)
     budgets: list[dict[str, Any]] = []
     for budget, depths, breadths in sweep.runs():
+        _require_room(budget, depths, task)
         manifest = Manifest(
             task=task.name,
             model=model,
@@ -132,10 +137,21 @@ def evaluate(
         fill(table, reasoner, puzzles, slots=slots, workers=workers, quiet=quiet)
         workers.wait()
         if workers.rank == 0:
-            budgets += score(table, puzzles, task, reasoner, breadths, sweep.select)
+            budgets += score(table, puzzles, task, reasoner, breadths, select)
     if workers.rank:
         return None
     return {"task": task.name, "model": model, "data": puzzles.digest, "n": len(puzzles), "budgets": budgets}
+
+
+def _require_room(budget: Budget, depths: tuple[int, ...], task: Task) -> None:
+    """Refuse a table of which even one part would not fit into memory."""
+    each = Candidates.empty(1, cells=task.cells, window=min(WINDOW, budget.depth))
+    size = PART * budget.breadth * len(depths) * sum(array.nbytes for array in each.columns().values())
+    if size > MOST_BYTES:
+        raise UserError(
+            f"breadth {budget.breadth:,} at {len(depths)} depths: {PART} puzzles would take "
+            f"{size / 2**30:,.0f} GiB of candidates; lower --breadth or name fewer depths"
+        )
 
 
 def fill(
@@ -209,6 +225,7 @@ def score(
                 "breadth": breadth,
                 "halting": None if budget.halting is None else budget.halting.to_json(),
                 "race": budget.race,
+                "uses_verifier": budget.uses_verifier,
                 **report(results, list(select)),
                 **voted.get((column, breadth), {}),
                 "equivalent_layers": equivalent_layers(reasoner.config, nfe),

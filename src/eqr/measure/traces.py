@@ -24,7 +24,8 @@ from eqr.measure.diagnostics import MODE_RULES, Basins, ModeRules, name_basins
 from eqr.measure.evaluate import fill
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Reading
-from eqr.solve.budget import Budget, gang_size
+from eqr.solve import races
+from eqr.solve.budget import Budget
 from eqr.solve.candidates import Candidates, Status
 from eqr.solve.halting import HaltingRule
 from eqr.tasks import task_named
@@ -162,22 +163,7 @@ def replay(traces: Traces, rule: HaltingRule, depth: int | None = None) -> Candi
 
 def race(traces: Traces, rule: HaltingRule, depth: int, breadth: int, *, abreast: int = 8) -> Candidates:
     """Return the candidates (puzzles, breadth) of a race among the first starts (see `Budget.race`)."""
-    halts = traces.halts(rule)[:, :breadth]
-    ends = np.minimum(halts, depth)
-    status = np.full(ends.shape, Status.RAN_OUT, np.uint8)
-    gang = gang_size(breadth, abreast)
-    won = np.zeros(len(ends), bool)
-    for first in range(0, breadth, gang):
-        part = slice(first, first + gang)
-        ends[won, part], status[won, part] = 0, Status.NOT_RUN
-        halted = (halts[:, part] <= depth) & ~won[:, None]
-        winner = np.asarray(halted.any(axis=1))
-        finish = np.where(halted, ends[:, part], depth + 1).min(axis=1)[:, None]
-        here = halted & (ends[:, part] == finish)
-        status[:, part] = np.where(here, Status.HALTED, status[:, part])
-        status[:, part] = np.where((finish < depth) & ~here, Status.CANCELLED, status[:, part])
-        ends[:, part] = np.where(winner[:, None], finish, ends[:, part])
-        won |= winner
+    ends, status = races.replay(traces.halts(rule)[:, :breadth], depth, abreast)
     chosen = _stopped(traces, ends, status == Status.HALTED)
     chosen.status[...] = status
     return chosen
@@ -187,7 +173,8 @@ def _halts(traces: Traces, rule: HaltingRule) -> NDArray[np.int64]:
     """Ask the rule itself, on readings put together from the table (HRM's continue score is not kept)."""
     shape = traces.candidates.status.shape[:2]
     rows = shape[0] * shape[1]
-    counters = rule.start(rows)
+    memory = rule.start(rows)
+    puzzles = np.repeat(traces.puzzles.inputs, shape[1], axis=0) if rule.uses_verifier else None
     never = traces.depth + 1
     halts = np.full(rows, never, np.int64)
     for number in range(1, traces.depth + 1):
@@ -198,8 +185,11 @@ def _halts(traces: Traces, rule: HaltingRule) -> NDArray[np.int64]:
             halt=torch.from_numpy(here.halt.reshape(rows)),
             go_on=torch.full((rows,), torch.nan),
             residual=torch.from_numpy(np.ascontiguousarray(here.residuals[..., -1]).reshape(rows)),
+            accepted=None
+            if puzzles is None
+            else torch.from_numpy(traces.task.check_many(puzzles, here.tokens.reshape(rows, -1))),
         )
-        counters, halted = rule.update(counters, reading, torch.full((rows,), number))
+        memory, halted = rule.update(memory, reading, torch.full((rows,), number))
         halts[(halts == never) & halted.numpy()] = number
     return halts.reshape(shape)
 

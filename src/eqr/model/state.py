@@ -77,6 +77,8 @@ class Reading:
     """HRM's continue score as a logit, float32, shape (rows,); trained by HRM's rule only."""
     residual: Tensor
     """Change of the latents over the segment (see `State.distance`), shape (rows,)."""
+    accepted: Tensor | None = None
+    """Whether a judge from outside (the rules, a label) accepts the answer, bool (rows,); None: not asked."""
 
     @cached_property
     def tokens(self) -> Tensor:

@@ -11,7 +11,7 @@ from eqr.model.config import Positions, ReasonerConfig
 from eqr.model.mixers import Attention
 from eqr.tasks import task_named
 from eqr.train.averaging import Averaging
-from eqr.train.halting import FixedDepth, LearnedHalt, QHalt
+from eqr.train.halting import LearnedHalt, NoHalting, QHalt
 from eqr.train.recipe import Evaluation, Folder, Precision, Recipe, Saving
 from eqr.train.schedule import SegmentedOnline, TerminalFull
 
@@ -27,7 +27,7 @@ def paper(task_name: str, system: str) -> Recipe:
     if system in ("feedforward", "weight-tied"):  # rows 1 and 2 of the training-dynamics table: one segment
         dynamics: dict[str, Any] = {
             "schedule": TerminalFull(),
-            "halting": FixedDepth(),
+            "halting": NoHalting(),
             "evaluation": judged.replace(depths=(1,)),
         }
     else:

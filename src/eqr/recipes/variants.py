@@ -20,7 +20,7 @@ from eqr.model.config import (
 )
 from eqr.model.mixers import Attention
 from eqr.tasks import task_named
-from eqr.train.halting import FixedDepth, LearnedHalt, OracleHalt, QHalt, UnusedHalt
+from eqr.train.halting import LearnedHalt, NoHalting, OracleHalt, QHalt, UnusedHalt
 from eqr.train.recipe import Evaluation, Recipe
 from eqr.train.schedule import SegmentedOnline, TerminalDetached, TerminalFull, Trajectory
 
@@ -39,7 +39,7 @@ def training_dynamics(base: Recipe) -> dict[str, Recipe]:
     single = still.replace(recurrence=SingleState(cycles=two.cycles, applications=per_cycle))
     blocks = base.model.layers_per_segment
     one = {"model": still.replace(recurrence=Feedforward(), blocks=blocks), "schedule": TerminalFull()}
-    fixed, short = FixedDepth(), SegmentedOnline(depth=depth, tracked=per_cycle)
+    fixed, short = NoHalting(), SegmentedOnline(depth=depth, tracked=per_cycle)
     rows: dict[str, dict[str, Any]] = {
         "01-feedforward": one,
         "02-weight-tied": {"model": single, "schedule": TerminalFull(depth=1)},

@@ -7,6 +7,7 @@ from eqr.solve.cohort import Finished, Glimpse
 from eqr.solve.engine import Engine
 from eqr.solve.halting import (
     AllOf,
+    AnswerAccepted,
     AnswerStable,
     AnyOf,
     FixedDepth,
@@ -34,6 +35,7 @@ from eqr.solve.solver import Solver
 __all__ = [
     "AllOf",
     "Answer",
+    "AnswerAccepted",
     "AnswerStable",
     "AnyOf",
     "Asked",

@@ -1,18 +1,38 @@
 """What a run may spend and how it iterates: arguments of a run, never edits to a model."""
 
-from math import ceil
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveInt, model_validator
 
-from eqr.model.config import Path, ReasonerConfig
-from eqr.solve.halting import Halting
+from eqr.errors import UserError
+from eqr.model.config import Path, RandomStart, ReasonerConfig
+from eqr.solve.halting import OptionalHalting
+from eqr.solve.races import gang_size
 from eqr.value import Value
 
+MOST_DEPTH = 1 << 20
+"""Beyond it the counters of path noise would run into those of the starts."""
+MOST_BREADTH = 1 << 30
+MOST_ABREAST = 1 << 10
+"""Rows that advance in step are in the slots all at once."""
 
-def gang_size(breadth: int, abreast: int) -> int:
-    """Return the size of the fewest, nearly equal gangs of at most `abreast` that hold `breadth` starts."""
-    return ceil(breadth / ceil(breadth / abreast))
+
+def parse_start(text: str) -> RandomStart | None:
+    """Read a start as typed: `model` (None: the model's own), `random`, `random:0.5`, `random:1:0.5`.
+
+    The numbers are the standard deviations of the answer and of the scratch state; one is for both.
+    """
+    word, *numbers = text.strip().split(":")
+    if word == "model" and not numbers:
+        return None
+    if word != "random" or len(numbers) > 2:
+        raise UserError(f"--start {text}: give model, random, random:SCALE or random:ANSWER:SCRATCH")
+    scales = dict(zip(("answer", "scratch"), numbers * (3 - len(numbers)), strict=False))
+    return RandomStart.from_json(scales, where=f"--start {text}")
+
+
+def _start_from_text(value: Any) -> Any:
+    return parse_start(value) if isinstance(value, str) else value
 
 
 def usual_depth(model: ReasonerConfig, depth: int) -> int:
@@ -21,21 +41,29 @@ def usual_depth(model: ReasonerConfig, depth: int) -> int:
 
 
 class Budget(Value):
-    """Depth x breadth, the rule that saves some of it, and the dynamics of the run."""
+    """Depth x breadth, the rule that saves some of it, and the dynamics of the run.
 
-    depth: PositiveInt = 16
+    As it stands it never halts and never cancels: `eqr solve` and `Solver`, unless told otherwise, take depth
+    64 and halt by `head+stable:1`.
+    """
+
+    depth: Annotated[PositiveInt, Field(le=MOST_DEPTH)] = 16
     """Segments a trajectory may run, D."""
-    breadth: PositiveInt = 1
+    breadth: Annotated[PositiveInt, Field(le=MOST_BREADTH)] = 1
     """Independent starts per puzzle, B."""
-    halting: Halting | None = None
-    """Stops a row early; None runs every row to `depth`."""
+    halting: OptionalHalting = None
+    """Stops a row early, as a rule or as it is typed (`"head"`); None runs every row to `depth`."""
     race: bool = False
     """Whether the first start of a puzzle that halts cancels the others."""
-    abreast: PositiveInt = 8
-    """Starts of one puzzle that race at once; the next ones begin when these have run out of depth.
+    until_verified: bool = False
+    """Whether the first start that ends with an answer the task's `check` accepts cancels the others."""
+    abreast: Annotated[PositiveInt, Field(le=MOST_ABREAST)] = 8
+    """Starts of one puzzle that compete at once; the next ones begin when none of these has won.
 
     They advance in step, so who wins depends on the puzzle alone, not on slots, order or processes.
     """
+    start: Annotated[RandomStart | None, BeforeValidator(_start_from_text)] = None
+    """Replaces the model's starts by random ones (`"random"`), so that any model can use breadth."""
     damping: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
     """Replaces the model's damping for this run."""
     noise: NonNegativeFloat | None = None
@@ -52,9 +80,19 @@ class Budget(Value):
         return self
 
     @property
+    def competes(self) -> bool:
+        """Whether one start can end the others."""
+        return self.race or self.until_verified
+
+    @property
     def gang(self) -> int:
         """Starts of one puzzle that enter and leave together."""
-        return gang_size(self.breadth, self.abreast) if self.race else 1
+        return gang_size(self.breadth, self.abreast) if self.competes else 1
+
+    @property
+    def uses_verifier(self) -> bool:
+        """Whether answers are checked on the way, by rules that the model was never told."""
+        return self.until_verified or (self.halting is not None and self.halting.uses_verifier)
 
     def path(self, model: Path) -> Path:
         """Return the dynamics of this run, given the model's own."""

@@ -28,6 +28,8 @@ class Finished:
     """Index of each row's puzzle."""
     restarts: NDArray[np.int64]
     candidates: Candidates
+    won: NDArray[np.bool_]
+    """Which rows end the search of their puzzle: the others are cancelled, those that wait never begin."""
     passing: bool = False
 
     def of(self, puzzle: int) -> "Finished":
@@ -37,6 +39,7 @@ class Finished:
             puzzles=self.puzzles[rows],
             restarts=self.restarts[rows],
             candidates=self.candidates[rows],
+            won=self.won[rows],
             passing=self.passing,
         )
 
@@ -97,17 +100,20 @@ class Cohort:
         step = self._dynamics.advance(self._rows)
         self._rows = step.rows
         halted, done = step.halted.cpu().numpy(), step.done.cpu().numpy()
-        if seats.racing.any():
-            done = done | (seats.racing & np.isin(seats.puzzles, seats.puzzles[halted]))
+        won = seats.racing & halted
+        if (seats.verifying & done).any():
+            won = won | self._verified(step, seats.verifying & done)
+        if won.any():
+            done = done | np.isin(seats.puzzles, seats.puzzles[won])
         glimpses = self._glimpses(step, done) if seats.watched.any() else []
         reports = []
         if len(self._noted):
             passing = np.flatnonzero(np.isin(step.rows.depths.cpu().numpy(), self._noted) & ~done)
             if len(passing):
-                reports.append(self._report(step, passing, passing=True))
+                reports.append(self._report(step, passing, won, passing=True))
         if done.any():
             self._vacant = np.flatnonzero(done)
-            reports.append(self._report(step, self._vacant, passing=False))
+            reports.append(self._report(step, self._vacant, won, passing=False))
         return reports, glimpses
 
     def _begin(self, tickets: list[Ticket]) -> Rows:
@@ -135,7 +141,17 @@ class Cohort:
             rows = Rows.joined([rows, fresh])
         self._rows = rows if rows is not None else fresh
 
-    def _report(self, step: Advanced, chosen: NDArray[np.intp], *, passing: bool) -> Finished:
+    def _verified(self, step: Advanced, asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which of the rows asked about end with an answer that the task's `check` accepts."""
+        verified = asked.copy()
+        index = torch.as_tensor(np.flatnonzero(asked), device=self._dynamics.device)
+        answers = step.reading.tokens[index]
+        verified[asked] = self._dynamics.accepts(step.rows.puzzles[index], answers).cpu().numpy()
+        return verified
+
+    def _report(
+        self, step: Advanced, chosen: NDArray[np.intp], won: NDArray[np.bool_], *, passing: bool
+    ) -> Finished:
         index = torch.as_tensor(chosen, device=self._dynamics.device)
         with one_thread():
             candidates = self._dynamics.candidates(step, index, self._seats.began[chosen])
@@ -146,6 +162,7 @@ class Cohort:
             puzzles=self._seats.puzzles[chosen],
             restarts=self._seats.restarts[chosen],
             candidates=candidates,
+            won=won[chosen],
             passing=passing,
         )
 
@@ -182,6 +199,7 @@ class _Seats:
     restarts: NDArray[np.int64]
     began: NDArray[np.float64]
     racing: NDArray[np.bool_]
+    verifying: NDArray[np.bool_]
     watched: NDArray[np.bool_]
 
     @classmethod
@@ -193,6 +211,7 @@ class _Seats:
             np.concatenate(restarts) if restarts else np.zeros(0, np.int64),
             np.full(sum(counts), time.perf_counter()),
             np.repeat(np.array([ticket.budget.race for ticket in tickets], np.bool_), counts),
+            np.repeat(np.array([ticket.budget.until_verified for ticket in tickets], np.bool_), counts),
             np.repeat(np.array([ticket.puzzle.watch for ticket in tickets], np.bool_), counts),
         )
 

@@ -39,10 +39,11 @@ import torch
 from eqr.errors import UserError
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
-from eqr.solve.candidates import WINDOW, Status
+from eqr.solve.candidates import WINDOW
 from eqr.solve.cohort import Cohort, Finished, Glimpse
 from eqr.solve.line import Line, Puzzle, Ticket
 from eqr.solve.rollout import Dynamics
+from eqr.tasks.base import Task
 
 SLOTS = 64
 
@@ -75,15 +76,19 @@ class Engine:
         slots: int = SLOTS,
         noted: Iterable[int] = (),
         window: int = WINDOW,
+        task: Task | None = None,
     ) -> None:
-        """Use `slots` rows at once; also report candidates as they pass the `noted` depths."""
+        """Use `slots` rows at once; also report candidates as they pass the `noted` depths.
+
+        `task` judges answers where a budget asks for that; None is the model's own.
+        """
         self.budget = budget or Budget()
         if slots < 1:
             raise UserError(f"slots = {slots}: the engine needs at least 1")
         gang = self.budget.gang
         self.slots = max(slots // gang, 1) * gang
         self.usage = Usage()
-        self._reasoner, self._window = reasoner, window
+        self._reasoner, self._window, self._task = reasoner, window, task
         self._noted = np.array(sorted(set(noted)), np.int64)
         self._line = Line(self.budget)
         self._cohorts: dict[Budget, Cohort] = {}
@@ -155,8 +160,7 @@ class Engine:
             for report in finished:
                 events.append(report)
                 if not report.passing:
-                    won = report.puzzles[report.candidates.status == Status.HALTED]
-                    self._line.settle(won.tolist(), report.puzzles.tolist())
+                    self._line.settle(report.puzzles[report.won].tolist(), report.puzzles.tolist())
         self._live = self._seated()
         return events
 
@@ -174,7 +178,7 @@ class Engine:
             drawn.setdefault(_iterates(ticket.budget), []).append(ticket)
         for rules, tickets in drawn.items():
             if rules not in self._cohorts:
-                dynamics = Dynamics(self._reasoner, rules, window=self._window)
+                dynamics = Dynamics(self._reasoner, rules, window=self._window, task=self._task)
                 self._cohorts[rules] = Cohort(dynamics, self._noted)
             self._cohorts[rules].admit(tickets)
             if not len(self._cohorts[rules]):
@@ -194,4 +198,4 @@ class Engine:
 @lru_cache(maxsize=256)
 def _iterates(budget: Budget) -> Budget:
     """Return what decides how a row moves and ends, so that rows of equal budgets can share a batch."""
-    return budget.replace(breadth=1, race=False, abreast=1, seed=0)
+    return budget.replace(breadth=1, race=False, until_verified=False, abreast=1, seed=0)

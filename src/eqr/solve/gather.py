@@ -11,8 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqr.solve.budget import Budget
-from eqr.solve.candidates import WINDOW, Candidates, Status
+from eqr.solve.candidates import WINDOW, Candidates
 from eqr.solve.cohort import Finished
+
+AT_FIRST = 256
+"""Starts of a puzzle that a block has room for before it grows."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,10 @@ class Gather:
         size: int = 1,
         total: int | None = None,
     ) -> None:
-        """Open blocks of `size` puzzles; given the `total` number of puzzles, the last block is shorter."""
+        """Open blocks of `size` puzzles; given the `total` number of puzzles, the last block is shorter.
+
+        Without a total, a block need not hold all of the starts that never began because a race was won.
+        """
         self.depths = sorted({*(depth for depth in noted if depth < budget.depth), budget.depth})
         self._budget, self._cells, self._window = budget, cells, min(window, budget.depth)
         self._size, self._total = size, total
@@ -50,9 +56,7 @@ class Gather:
         numbers = finished.puzzles // self._size
         for number in dict.fromkeys(numbers.tolist()):
             rows = np.flatnonzero(numbers == number)
-            block = self._open.get(number)
-            if block is None:
-                block = self._open[number] = self._new(number)
+            block = self._roomy(number, finished.restarts[rows])
             self._write(block, finished, rows, number * self._size)
             if not finished.passing:
                 ended = self._ended(finished, rows)
@@ -66,8 +70,24 @@ class Gather:
         first = number * self._size
         count = self._size if self._total is None else min(self._size, self._total - first)
         self._left[number] = count * self._budget.breadth
-        shape = (count, self._budget.breadth, len(self.depths))
-        return Candidates.empty(*shape, cells=self._cells, window=self._window)
+        breadth = self._budget.breadth
+        return self._empty(count, breadth if self._total is not None else min(breadth, AT_FIRST))
+
+    def _empty(self, puzzles: int, starts: int) -> Candidates:
+        return Candidates.empty(puzzles, starts, len(self.depths), cells=self._cells, window=self._window)
+
+    def _roomy(self, number: int, restarts: NDArray[np.int64]) -> Candidates:
+        """Return the block, with room for these starts: it grows by doubling."""
+        block = self._open.get(number)
+        if block is None:
+            block = self._open[number] = self._new(number)
+        puzzles, starts = block.status.shape[:2]
+        needed = int(restarts.max()) + 1
+        if needed > starts:
+            grown = self._empty(puzzles, min(max(2 * starts, needed), self._budget.breadth))
+            grown.put((slice(None), slice(None, starts)), block)
+            block = self._open[number] = grown
+        return block
 
     def _write(self, block: Candidates, finished: Finished, rows: NDArray[np.intp], first: int) -> None:
         """A row that ended at depth d is the answer at every noted depth from d on."""
@@ -79,11 +99,10 @@ class Gather:
 
     def _ended(self, finished: Finished, rows: NDArray[np.intp]) -> int:
         """Count the starts that need no more waiting for: in a won race, those that never began too."""
-        if not self._budget.race:
-            return len(rows)
-        puzzles, restarts = finished.puzzles[rows], finished.restarts[rows]
-        won = puzzles[finished.candidates.status[rows] == Status.HALTED]
-        ended = len(rows)
-        for puzzle in set(won.tolist()):
-            ended += self._budget.breadth - 1 - int(restarts[puzzles == puzzle].max())
-        return ended
+        won = rows[finished.won[rows]]
+        winners: dict[int, int] = dict(
+            zip(finished.puzzles[won].tolist(), finished.restarts[won].tolist(), strict=True)
+        )
+        gang, breadth = self._budget.gang, self._budget.breadth
+        begun = ((start // gang + 1) * gang for start in winners.values())
+        return len(rows) + sum(max(breadth - count, 0) for count in begun)

@@ -1,14 +1,14 @@
 """When a row stops: frozen rules that hold no run state, so that one rule serves rollout, engine and trainer.
 
 A rule keeps what it must remember of each row (how many calm segments in a row, which answer it last saw) in
-counters, an int64 tensor (rows, width) that its caller owns: rows can be picked out, dropped or set to zero
-for a new trajectory without asking the rule. The greatest depth is the caller's, not a rule's.
+a memory that its caller owns: a tensor of any kind whose first axis is the rows, or a tuple of memories. So
+rows can be picked out, dropped or begun afresh without asking the rule. The greatest depth is the caller's.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import torch
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, SerializeAsAny
@@ -18,31 +18,53 @@ from eqr.errors import UserError, nearest
 from eqr.model.state import Reading
 from eqr.value import Value
 
+Memory: TypeAlias = Any
+"""What a rule remembers: a tensor (rows, ...) of any kind, or a tuple of memories."""
+
+
+def each_tensor(work: Callable[..., Tensor], *memories: Memory) -> Memory:
+    """Apply `work` to the tensors of memories of the same make, place by place."""
+    if not isinstance(memories[0], tuple):
+        return work(*memories)
+    return tuple(each_tensor(work, *parts) for parts in zip(*memories, strict=True))
+
 
 class HaltingRule(Value, ABC):
     """Decides after each segment which rows are done."""
 
     @property
-    def width(self) -> int:
-        """Number of counters the rule keeps for each row."""
-        return 1
+    def uses_verifier(self) -> bool:
+        """Whether the rule wants to know if the task's `check` accepts the answer (`Reading.accepted`)."""
+        return False
 
-    def start(self, rows: int, *, device: torch.device | None = None) -> Tensor:
-        """Return the counters of rows that have not begun: zeros, int64, shape (rows, width)."""
-        return torch.zeros(rows, self.width, dtype=torch.int64, device=device)
+    def start(self, rows: int, *, device: torch.device | None = None) -> Memory:
+        """Return the memory of rows that have not begun; by default nothing is remembered."""
+        return ()
 
     @abstractmethod
-    def update(self, counters: Tensor, reading: Reading, depths: Tensor) -> tuple[Tensor, Tensor]:
-        """Return new counters and which rows halt, bool (rows,).
+    def update(self, memory: Memory, reading: Reading, depths: Tensor) -> tuple[Memory, Tensor]:
+        """Return the new memory and which rows halt, bool (rows,).
 
         `depths` (rows,) counts the segments behind each row, the one just read included.
         """
 
 
-def _in_a_row(counters: Tensor, calm: Tensor, patience: int) -> tuple[Tensor, Tensor]:
-    """Count consecutive calm segments in the first counter."""
-    counted = torch.where(calm, counters[:, 0] + 1, 0)
-    return counted.unsqueeze(1), counted >= patience
+class _Patient(HaltingRule, ABC):
+    """Halts after `patience` calm segments in a row."""
+
+    patience: PositiveInt = 1
+
+    def start(self, rows: int, *, device: torch.device | None = None) -> Memory:
+        """Count from 0."""
+        return torch.zeros(rows, dtype=torch.int64, device=device)
+
+    def update(self, memory: Memory, reading: Reading, depths: Tensor) -> tuple[Memory, Tensor]:
+        """Count the calm segments."""
+        counted = torch.where(self._calm(reading), memory + 1, 0)
+        return counted, counted >= self.patience
+
+    @abstractmethod
+    def _calm(self, reading: Reading) -> Tensor: ...
 
 
 class FixedDepth(HaltingRule):
@@ -51,32 +73,44 @@ class FixedDepth(HaltingRule):
     kind: Literal["depth"] = "depth"
     depth: PositiveInt
 
-    @property
-    def width(self) -> int:
-        """Depth is known without remembering anything."""
-        return 0
-
-    def update(self, counters: Tensor, reading: Reading, depths: Tensor) -> tuple[Tensor, Tensor]:
+    def update(self, memory: Memory, reading: Reading, depths: Tensor) -> tuple[Memory, Tensor]:
         """Compare depths."""
-        return counters, depths >= self.depth
+        return memory, depths >= self.depth
 
 
-class HaltHead(HaltingRule):
+class HaltHead(_Patient):
     """Halt when the halt score has been above `threshold` for `patience` segments in a row (ACT)."""
 
     kind: Literal["head"] = "head"
     threshold: float = 0.0
-    patience: PositiveInt = 1
     over_go_on: bool = False
     """Whether the score is counted from the continue score, as in HRM's rule q_halt > q_continue."""
 
-    def update(self, counters: Tensor, reading: Reading, depths: Tensor) -> tuple[Tensor, Tensor]:
-        """Compare scores."""
+    def _calm(self, reading: Reading) -> Tensor:
         score = reading.halt - reading.go_on if self.over_go_on else reading.halt
-        return _in_a_row(counters, score > self.threshold, self.patience)
+        return score > self.threshold
 
 
-class ResidualBelow(HaltingRule):
+class AnswerAccepted(_Patient):
+    """Halt when a judge from outside accepts the answer: the rules of the puzzle, in training the label.
+
+    When solving this uses a verifier: it knows the rules of the puzzle, which the model was never told.
+    """
+
+    kind: Literal["valid"] = "valid"
+
+    @property
+    def uses_verifier(self) -> bool:
+        """Yes: that is all it looks at."""
+        return True
+
+    def _calm(self, reading: Reading) -> Tensor:
+        if reading.accepted is None:
+            raise UserError("halting `valid` needs the task's check; this run has no verifier")
+        return reading.accepted
+
+
+class ResidualBelow(_Patient):
     """Halt when the latents have moved less than `tolerance` for `patience` segments in a row.
 
     Path noise puts a floor under the residual, so the tolerance must lie above it (or the noise be off).
@@ -84,11 +118,9 @@ class ResidualBelow(HaltingRule):
 
     kind: Literal["residual"] = "residual"
     tolerance: PositiveFloat
-    patience: PositiveInt = 1
 
-    def update(self, counters: Tensor, reading: Reading, depths: Tensor) -> tuple[Tensor, Tensor]:
-        """Compare residuals."""
-        return _in_a_row(counters, reading.residual < self.tolerance, self.patience)
+    def _calm(self, reading: Reading) -> Tensor:
+        return reading.residual < self.tolerance
 
 
 class AnswerStable(HaltingRule):
@@ -97,16 +129,17 @@ class AnswerStable(HaltingRule):
     kind: Literal["stable"] = "stable"
     patience: PositiveInt = 2
 
-    @property
-    def width(self) -> int:
+    def start(self, rows: int, *, device: torch.device | None = None) -> Memory:
         """The count, and a hash of the last answer."""
-        return 2
+        zeros = torch.zeros(rows, dtype=torch.int64, device=device)
+        return zeros, zeros.clone()
 
-    def update(self, counters: Tensor, reading: Reading, depths: Tensor) -> tuple[Tensor, Tensor]:
+    def update(self, memory: Memory, reading: Reading, depths: Tensor) -> tuple[Memory, Tensor]:
         """Compare hashes of answers."""
+        count, before = memory
         seen = fingerprint(reading.tokens)
-        counted = torch.where(seen == counters[:, 1], counters[:, 0] + 1, 0)
-        return torch.stack((counted, seen), dim=1), counted >= self.patience
+        counted = torch.where(seen == before, count + 1, 0)
+        return (counted, seen), counted >= self.patience
 
 
 def fingerprint(tokens: Tensor) -> Tensor:
@@ -121,20 +154,23 @@ def _powers(count: int) -> tuple[int, ...]:
 
 
 class _Together(HaltingRule, ABC):
-    """Several rules side by side, each with its own counters."""
+    """Several rules side by side, each with its own memory."""
 
     rules: tuple["Halting", ...] = Field(min_length=1)
 
     @property
-    def width(self) -> int:
-        """All the rules' counters."""
-        return sum(rule.width for rule in self.rules)
+    def uses_verifier(self) -> bool:
+        """Whether one of the rules does."""
+        return any(rule.uses_verifier for rule in self.rules)
 
-    def update(self, counters: Tensor, reading: Reading, depths: Tensor) -> tuple[Tensor, Tensor]:
+    def start(self, rows: int, *, device: torch.device | None = None) -> Memory:
+        """Let every rule begin its own."""
+        return tuple(rule.start(rows, device=device) for rule in self.rules)
+
+    def update(self, memory: Memory, reading: Reading, depths: Tensor) -> tuple[Memory, Tensor]:
         """Ask every rule."""
-        parts = torch.split(counters, [rule.width for rule in self.rules], dim=1)
-        asked = [rule.update(part, reading, depths) for rule, part in zip(self.rules, parts, strict=True)]
-        return torch.cat([new for new, _ in asked], dim=1), self._decide([halted for _, halted in asked])
+        asked = [rule.update(part, reading, depths) for rule, part in zip(self.rules, memory, strict=True)]
+        return tuple(new for new, _ in asked), self._decide([halted for _, halted in asked])
 
     @staticmethod
     @abstractmethod
@@ -162,7 +198,9 @@ class AllOf(_Together):
 
 
 def _from_plain(value: Any) -> Any:
-    """Turn `{"kind": ...}` into the rule of that kind, your own subclasses included."""
+    """Turn a rule as typed, or `{"kind": ...}`, into the rule of that kind, your own subclasses included."""
+    if isinstance(value, str):
+        return parse_halting(value)
     if not isinstance(value, Mapping):
         return value
     known = _kinds(HaltingRule.__subclasses__())
@@ -183,15 +221,19 @@ def _kinds(rules: Sequence[type[HaltingRule]]) -> dict[str, type[HaltingRule]]:
 
 
 Halting = Annotated[SerializeAsAny[HaltingRule], BeforeValidator(_from_plain)]
-"""A field that holds any halting rule and reads it from JSON by its `kind`."""
+"""A field that holds any halting rule and reads it from JSON by its `kind`, or as it is typed."""
+OptionalHalting = Annotated[SerializeAsAny[HaltingRule] | None, BeforeValidator(_from_plain)]
+"""The same, where None (typed `never`) means that no rule stops a row."""
 AnyOf.model_rebuild()
 AllOf.model_rebuild()
 
-_SYNTAX: dict[str, tuple[type[HaltingRule], tuple[str, ...]]] = {
-    "depth": (FixedDepth, ("depth",)),
-    "head": (HaltHead, ("threshold", "patience")),
-    "residual": (ResidualBelow, ("tolerance", "patience")),
-    "stable": (AnswerStable, ("patience",)),
+_SYNTAX: dict[str, tuple[type[HaltingRule], tuple[str, ...], dict[str, Any]]] = {
+    "depth": (FixedDepth, ("depth",), {}),
+    "head": (HaltHead, ("threshold", "patience"), {}),
+    "above-continue": (HaltHead, ("threshold", "patience"), {"over_go_on": True}),
+    "residual": (ResidualBelow, ("tolerance", "patience"), {}),
+    "stable": (AnswerStable, ("patience",), {}),
+    "valid": (AnswerAccepted, ("patience",), {}),
 }
 SETTLED = AllOf(rules=(HaltHead(), AnswerStable(patience=1)))
 """`head+stable:1`: the head says done and the answer stands; the head alone is too often wrong at first."""
@@ -200,6 +242,7 @@ SETTLED = AllOf(rules=(HaltHead(), AnswerStable(patience=1)))
 def parse_halting(text: str) -> HaltingRule | None:
     """Read a rule as typed: `head`, `residual:0.02:2`, `head+residual:0.05` (both), `head/stable:3` (either).
 
+    `above-continue` is HRM's rule, halt score above continue score. `valid` uses the rules of the puzzle.
     `never` is None: every row runs to the greatest depth.
     """
     text = text.strip()
@@ -214,7 +257,7 @@ def parse_halting(text: str) -> HaltingRule | None:
     word, *numbers = text.split(":")
     if word not in _SYNTAX:
         raise UserError(f"--halt {text}: unknown rule {word!r}{nearest(word, [*_SYNTAX, 'never'])}")
-    cls, names = _SYNTAX[word]
+    cls, names, given = _SYNTAX[word]
     if len(numbers) > len(names):
         raise UserError(f"--halt {text}: {word} takes {' and '.join(names)}, not {len(numbers)} numbers")
-    return cls.from_json(dict(zip(names, numbers, strict=False)), where=f"--halt {text}")
+    return cls.from_json({**given, **dict(zip(names, numbers, strict=False))}, where=f"--halt {text}")

@@ -44,6 +44,8 @@ class _Entry:
     """The first start that has not begun."""
     end: int
     """The starts before this one may begin now: in a race those of one gang, which begin together."""
+    running: int = 0
+    """Starts of the gang under way."""
 
     @property
     def starts(self) -> int:
@@ -73,7 +75,7 @@ class Line:
         with self._changed:
             if self._closed:
                 raise RuntimeError("the engine was closed: it takes no more puzzles")
-            self._join(_Entry(puzzle, budget, 0, budget.gang if budget.race else budget.breadth))
+            self._join(_Entry(puzzle, budget, 0, budget.gang if budget.competes else budget.breadth))
             self._changed.notify_all()
 
     def cancel(self, index: int) -> None:
@@ -105,7 +107,7 @@ class Line:
         with self._changed:
             while free > 0 and self._entries:
                 entry = self._entries[0]
-                count = entry.starts if entry.budget.race else min(free, entry.starts)
+                count = entry.starts if entry.budget.competes else min(free, entry.starts)
                 if count > free and (drawn or not idle):
                     break
                 drawn.append(Ticket(entry.puzzle, entry.budget, entry.next, count))
@@ -114,20 +116,28 @@ class Line:
                 free -= count
                 if not entry.starts:
                     self._entries.popleft()
-                    if entry.budget.race and entry.next < entry.budget.breadth:
+                    if entry.budget.competes and entry.next < entry.budget.breadth:
+                        entry.running = count
                         self._racing[entry.puzzle.index] = entry
         return drawn
 
     def settle(self, won: Iterable[int], ended: Iterable[int]) -> None:
-        """End the races that were won; let the next gang of those that ran out wait."""
+        """End the races that were won; where a gang has ended without a winner, let the next one wait.
+
+        `ended` names the puzzle of every row that ended.
+        """
         with self._changed:
             if not self._racing:
                 return
             for index in won:
                 self._racing.pop(index, None)
             for index in ended:
-                entry = self._racing.pop(index, None)
-                if entry is not None:
+                entry = self._racing.get(index)
+                if entry is None:
+                    continue
+                entry.running -= 1
+                if not entry.running:
+                    del self._racing[index]
                     entry.end = min(entry.next + entry.budget.gang, entry.budget.breadth)
                     self._join(entry)
 

@@ -19,8 +19,8 @@ def plain_answer(task: Task, number: int, answer: Answer) -> dict[str, Any]:
         "depth": answer.depth,
         "nfe": answer.nfe,
         "halted": answer.halted,
-        "residual": _finite(answer.residual),
-        "halt": _finite(answer.halt),
+        "residual": finite(answer.residual),
+        "halt": finite(answer.halt),
         "seconds": answer.seconds,
     }
 
@@ -33,8 +33,8 @@ def plain_glimpse(task: Task, number: int, glimpse: Glimpse) -> dict[str, Any]:
         "segment": glimpse.segment,
         "grid": text_of(task, glimpse.tokens),
         "confidence": [round(100 * share) if share == share else 0 for share in glimpse.confidence.tolist()],
-        "residual": _finite(glimpse.residual),
-        "halt": _finite(glimpse.halt),
+        "residual": finite(glimpse.residual),
+        "halt": finite(glimpse.halt),
         "done": glimpse.done,
     }
 
@@ -44,6 +44,6 @@ def text_of(task: Task, grid: Tokens) -> str:
     return "".join(task.symbols[token - 1] if token else "?" for token in grid.tolist())
 
 
-def _finite(number: float) -> float | None:
+def finite(number: float) -> float | None:
     """JSON has no NaN: a state that blew up has no residual."""
     return number if math.isfinite(number) else None

@@ -5,8 +5,8 @@ that has stopped is taken out of the batch, so it can never change again.
 """
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -14,14 +14,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eqr.errors import UserError
-from eqr.model.config import Path
+from eqr.model.config import Path, ReasonerConfig
 from eqr.model.counters import row_key
 from eqr.model.cut import default_pool, one_thread, segment_and_read
 from eqr.model.reasoner import Reasoner
+from eqr.model.start import RandomStarter
 from eqr.model.state import Reading, State, join
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import WINDOW, Candidates, Status
-from eqr.tasks.base import Tokens
+from eqr.solve.halting import Memory, each_tensor
+from eqr.tasks import task_named
+from eqr.tasks.base import Task, Tokens
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,10 @@ class Rows:
     """(rows, cells, vocabulary): the last reading's; before the first segment, those of the start."""
     residuals: Tensor
     """(rows, window, 2): changes of latents and of logits in the last segments, the latest last."""
-    counters: Tensor
-    """(rows, width of the halting rule)."""
+    puzzles: Tensor
+    """(rows, cells) uint8: as given, for a rule that checks answers."""
+    memory: Memory
+    """What the halting rule remembers of each row."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -48,7 +53,8 @@ class Rows:
     def take(self, rows: Tensor) -> "Rows":
         """Copy out some rows by index."""
         by_row = {name: getattr(self, name).index_select(0, rows) for name in _BY_ROW}
-        return Rows(x=self.x.index_select(1, rows), state=self.state.take(rows), **by_row)
+        memory = each_tensor(lambda mine: mine.index_select(0, rows), self.memory)
+        return Rows(x=self.x.index_select(1, rows), state=self.state.take(rows), memory=memory, **by_row)
 
     def put(self, rows: Tensor, other: "Rows") -> None:
         """Overwrite some rows in place."""
@@ -56,16 +62,18 @@ class Rows:
         self.state.put(rows, other.state)
         for name in _BY_ROW:
             getattr(self, name).index_copy_(0, rows, getattr(other, name))
+        each_tensor(lambda mine, theirs: mine.index_copy_(0, rows, theirs), self.memory, other.memory)
 
     @classmethod
     def joined(cls, parts: Sequence["Rows"]) -> "Rows":
         """Put rows behind each other."""
         by_row = {name: torch.cat([getattr(part, name) for part in parts]) for name in _BY_ROW}
         x = torch.cat([part.x for part in parts], dim=1)
-        return cls(x=x, state=join([part.state for part in parts]), **by_row)
+        memory = each_tensor(lambda *tensors: torch.cat(tensors), *(part.memory for part in parts))
+        return cls(x=x, state=join([part.state for part in parts]), memory=memory, **by_row)
 
 
-_BY_ROW = [field.name for field in fields(Rows) if field.name not in ("x", "state")]
+_BY_ROW = [field.name for field in fields(Rows) if field.name not in ("x", "state", "memory")]
 
 
 @dataclass(frozen=True)
@@ -80,10 +88,21 @@ class Advanced:
     """Which rows end here, by the rule or for lack of depth."""
 
 
+def starter(reasoner: Reasoner, budget: Budget) -> Callable[[Tensor, Tensor], State]:
+    """Return what makes initial states: the model's own way, unless the budget replaces it."""
+    if budget.start is None:
+        return reasoner.start
+    asked = {**reasoner.config.to_json(), "start": budget.start.to_json()}
+    return RandomStarter(ReasonerConfig.from_json(asked, where="start"), budget.start)
+
+
 class Dynamics:
     """A reasoner under a budget: how rows begin, advance and are probed in this run."""
 
-    def __init__(self, reasoner: Reasoner, budget: Budget, *, window: int = WINDOW) -> None:
+    def __init__(
+        self, reasoner: Reasoner, budget: Budget, *, window: int = WINDOW, task: Task | None = None
+    ) -> None:
+        """`task` judges answers where the budget asks for that; None is the model's own."""
         most = reasoner.config.greatest_depth
         if most is not None and budget.depth > most:
             kind = reasoner.config.recurrence.kind
@@ -91,6 +110,10 @@ class Dynamics:
                 f"depth {budget.depth}: a {kind} model has nothing to iterate; its depth is {most}"
             )
         self.reasoner, self.budget = reasoner, budget
+        if task is None and budget.uses_verifier and reasoner.config.task is not None:
+            task = task_named(reasoner.config.task)
+        self._task = task
+        self._start = starter(reasoner, budget)
         self.window = min(window, budget.depth)
         self.path = budget.path(reasoner.config.path)
         self.device = reasoner.embedding.device
@@ -108,7 +131,7 @@ class Dynamics:
             vectors = self.reasoner.identity_vectors(torch.as_tensor(identities, device=device))
         x = self.reasoner.embed(torch.as_tensor(puzzles, device=device), vectors)
         row_keys = torch.tensor(keys, dtype=torch.int64, device=device)
-        state = self.reasoner.start(x, row_keys)
+        state = self._start(x, row_keys)
         halting = self.budget.halting
         return Rows(
             x=x,
@@ -117,9 +140,8 @@ class Dynamics:
             depths=torch.zeros(rows, dtype=torch.int64, device=device),
             logits=self.reasoner.decode(state),
             residuals=torch.full((rows, self.window, 2), torch.nan, device=device),
-            counters=torch.zeros(rows, 0, device=device)
-            if halting is None
-            else halting.start(rows, device=device),
+            puzzles=torch.as_tensor(puzzles, device=device).to(torch.uint8),
+            memory=() if halting is None else halting.start(rows, device=device),
         )
 
     def advance(self, rows: Rows) -> Advanced:
@@ -132,10 +154,12 @@ class Dynamics:
         """Note how far each row has moved and which rows end."""
         moved = torch.linalg.vector_norm(reading.logits.float() - rows.logits.float(), dim=-1).mean(dim=-1)
         latest = torch.stack((reading.residual, moved), dim=1).unsqueeze(1)
-        depths, counters = rows.depths + 1, rows.counters
+        depths, memory, rule = rows.depths + 1, rows.memory, self.budget.halting
         halted = torch.zeros(len(rows), dtype=torch.bool, device=self.device)
-        if self.budget.halting is not None:
-            counters, halted = self.budget.halting.update(counters, reading, depths)
+        if rule is not None:
+            if rule.uses_verifier:
+                reading = replace(reading, accepted=self.accepts(rows.puzzles, reading.tokens))
+            memory, halted = rule.update(memory, reading, depths)
         after = Rows(
             x=rows.x,
             state=state,
@@ -143,11 +167,19 @@ class Dynamics:
             depths=depths,
             logits=reading.logits,
             residuals=torch.cat((rows.residuals[:, 1:], latest), dim=1),
-            counters=counters,
+            puzzles=rows.puzzles,
+            memory=memory,
         )
         return Advanced(
             rows=after, reading=reading, halted=halted, done=halted | (depths >= self.budget.depth)
         )
+
+    def accepts(self, puzzles: Tensor, answers: Tensor) -> Tensor:
+        """Ask the task's `check` about answers (rows, cells) to puzzles (rows, cells)."""
+        if self._task is None:
+            raise UserError("this model does not say which task it is for, so no answer can be checked")
+        valid = self._task.check_many(puzzles.cpu().numpy(), answers.cpu().numpy())
+        return torch.as_tensor(valid, device=self.device)
 
     def probe(self, rows: Rows) -> Tensor:
         """Return how far a segment without noise would move each row; the rows stay as they are."""

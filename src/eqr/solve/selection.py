@@ -5,7 +5,7 @@ All work on candidates of shape (puzzles, starts) and choose the earliest start 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,16 +13,13 @@ from numpy.typing import NDArray
 from pydantic import PositiveInt
 
 from eqr.errors import UserError, nearest
-from eqr.solve.budget import gang_size
 from eqr.solve.candidates import WINDOW, Candidates, Status
+from eqr.solve.races import finish
 from eqr.tasks.base import Task, Tokens
 from eqr.value import Value
 
 Verifier = Callable[[Candidates], NDArray[np.bool_]]
 """Says which candidates (puzzles, starts) obey the rules of their puzzle."""
-
-_PAIRS = 1 << 24
-"""Pairs of candidates that are compared with each other at once."""
 
 
 def verifier(task: Task, puzzles: Tokens) -> Verifier:
@@ -134,13 +131,9 @@ class FirstToHalt(_Lowest):
     """Starts that race at once; those behind them only count if none of these halts."""
 
     def costs(self, candidates: Candidates) -> NDArray[np.float64]:
-        """Order by gang, then depth; every halted start comes before every other."""
-        starts = candidates.status.shape[1]
-        gangs = np.arange(starts) // gang_size(starts, self.abreast)
-        depths = candidates.depth.astype(np.float64)
-        longest = float(depths.max(initial=0.0)) + 1.0
-        finish = gangs * longest + depths - longest * (gangs[-1] + 1)  # below zero
-        return np.where(candidates.status == Status.HALTED, finish, LowestResidual().costs(candidates))
+        """Order by finish; every halted start comes before every other."""
+        order = finish(candidates.depth, self.abreast)
+        return np.where(candidates.status == Status.HALTED, order, LowestResidual().costs(candidates))
 
 
 class MajorityVote(SelectionRule):
@@ -199,6 +192,13 @@ def parse_selection(text: str) -> SelectionRule:
     return chosen
 
 
+def named_selections(select: Mapping[str, SelectionRule] | Iterable[str]) -> dict[str, SelectionRule]:
+    """Return rules by name; words are read as typed and name themselves."""
+    if isinstance(select, Mapping):
+        return dict(select)
+    return {word: parse_selection(word) for word in select}
+
+
 def answer_ids(tokens: Tokens) -> NDArray[np.int64]:
     """Number the distinct grids (..., cells): equal numbers for equal grids."""
     flat = np.ascontiguousarray(tokens).reshape(-1, tokens.shape[-1])
@@ -208,10 +208,8 @@ def answer_ids(tokens: Tokens) -> NDArray[np.int64]:
 
 def vote(ids: NDArray[np.int64], may_vote: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Return, per row of answer numbers (puzzles, starts), the first start of the most frequent answer."""
-    chosen = np.zeros(len(ids), np.intp)
-    count = max(_PAIRS // max(ids.shape[1], 1) ** 2, 1)
-    for low in range(0, len(ids), count):
-        part, voters = ids[low : low + count], may_vote[low : low + count]
-        same = (part[:, :, None] == part[:, None, :]) & voters[:, None, :]
-        chosen[low : low + count] = np.where(voters, same.sum(axis=2), -1).argmax(axis=1)
+    rows = np.broadcast_to(np.arange(len(ids))[:, None], ids.shape)
+    same = np.unique(np.stack((rows.ravel(), ids.ravel())), axis=1, return_inverse=True)[1].ravel()
+    votes = np.bincount(same, weights=may_vote.ravel())[same].reshape(ids.shape)
+    chosen: NDArray[np.intp] = np.where(may_vote, votes, -1).argmax(axis=1)
     return chosen

@@ -16,7 +16,9 @@ puzzles under way share one engine. `Solver` is a session that ends, a server on
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
+from html import escape
 from itertools import count
 
 import numpy as np
@@ -29,7 +31,8 @@ from eqr.solve.cohort import Finished, Glimpse
 from eqr.solve.engine import SLOTS, Engine
 from eqr.solve.gather import Gather
 from eqr.solve.line import Puzzle
-from eqr.solve.selection import SelectionRule, VerifiedFirst, verifier
+from eqr.solve.rollout import Dynamics
+from eqr.solve.selection import SelectionRule, VerifiedFirst, parse_selection, verifier
 from eqr.tasks.base import Task, Tokens
 
 
@@ -60,6 +63,33 @@ class Answer:
     """Its halt score, a logit."""
     seconds: float
     """From being handed in to the answer."""
+    task: Task = field(repr=False, compare=False)
+    """What kind of puzzle it is, so that the answer can be shown."""
+
+    def __str__(self) -> str:
+        """Draw the grid and say what is thought of it."""
+        return f"{self.task.render(self.grid, puzzle=self.puzzle)}\n{self._verdict()}"
+
+    def _repr_html_(self) -> str:
+        """Draw the grid for a notebook, with what was given in bold."""
+        rows, columns = self.task.shape
+        cells = [
+            f"<b>{escape(self._symbol(token))}</b>" if token == given else escape(self._symbol(token))
+            for token, given in zip(self.grid.tolist(), self.puzzle.tolist(), strict=True)
+        ]
+        lines = (
+            "".join(f"<td>{cell}</td>" for cell in cells[row * columns :][:columns]) for row in range(rows)
+        )
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        return f"<table>{body}</table><p>{escape(self._verdict())}</p>"
+
+    def _symbol(self, token: int) -> str:
+        return self.task.symbols[token - 1] if token else "?"
+
+    def _verdict(self) -> str:
+        found = "valid" if self.valid else f"not valid: {self.reason}"
+        stopped = "halted" if self.halted else "ran out of depth"
+        return f"{found}; depth {self.depth} ({stopped}), NFE {self.nfe}, residual {self.residual:.4f}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,16 +117,19 @@ class Session:
         task: Task,
         budget: Budget | None = None,
         *,
-        select: SelectionRule | None = None,
+        select: SelectionRule | str | None = None,
         slots: int = SLOTS,
         identity: int = 0,
     ) -> None:
         """Budget, selection and identity are those of puzzles that bring none of their own."""
         reasoner = reasoner.for_task(task)
-        self.task = task
-        self.engine = Engine(reasoner, budget, slots=slots)
+        self.task, self._reasoner = task, reasoner
+        Dynamics(reasoner, budget or Budget(), task=task)  # says what does not fit
+        self._select = _rule(select or VerifiedFirst())
+        budget = _stopping(budget or Budget(), self._select)
+        self.engine = Engine(reasoner, budget, slots=slots, task=task)
         self._identities = reasoner.config.identities
-        self._select, self._identity = select or VerifiedFirst(), self._known(identity)
+        self._identity = self._known(identity)
         self._requests: dict[int, _Request] = {}
         self._numbers = count()
 
@@ -105,7 +138,7 @@ class Session:
         puzzle: str | Tokens,
         *,
         budget: Budget | None = None,
-        select: SelectionRule | None = None,
+        select: SelectionRule | str | None = None,
         identity: int | None = None,
         watch: bool = False,
     ) -> int:
@@ -113,8 +146,12 @@ class Session:
         index = next(self._numbers)  # a puzzle that is refused counts too
         tokens = read_puzzle(self.task, puzzle)
         identity = self._identity if identity is None else self._known(identity)
-        gather = Gather(budget or self.engine.budget, cells=self.task.cells)
-        request = _Request(tokens, select or self._select, gather, time.perf_counter())
+        rule = self._select if select is None else _rule(select)
+        if budget is not None:
+            Dynamics(self._reasoner, budget, task=self.task)  # what does not fit is said here, not on its way
+        budget = _stopping(budget or self.engine.budget, rule)
+        gather = Gather(budget, cells=self.task.cells)
+        request = _Request(tokens, rule, gather, time.perf_counter())
         self._requests[index] = request
         try:
             self.engine.add(Puzzle(index, tokens, identity, budget, watch))
@@ -177,6 +214,7 @@ class Session:
             residual=float(chosen.residuals[-1]),
             halt=float(chosen.halt),
             seconds=time.perf_counter() - request.began,
+            task=self.task,
         )
 
     def _known(self, identity: int) -> int:
@@ -184,6 +222,16 @@ class Session:
         if not 0 <= identity <= last:
             raise UserError(f"identity {identity}: those of this model go from 0 (none) to {last}")
         return identity
+
+
+def _rule(select: SelectionRule | str) -> SelectionRule:
+    return parse_selection(select) if isinstance(select, str) else select
+
+
+@lru_cache(maxsize=256)
+def _stopping(budget: Budget, select: SelectionRule) -> Budget:
+    """Who chooses a verified answer needs no more starts once there is one; others need all of them."""
+    return budget.replace(until_verified=select.uses_verifier and budget.breadth > 1)
 
 
 def read_puzzle(task: Task, puzzle: str | Tokens) -> Tokens:

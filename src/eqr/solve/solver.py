@@ -23,7 +23,7 @@ from eqr.solve.engine import SLOTS
 from eqr.solve.halting import SETTLED
 from eqr.solve.loading import load_reasoner
 from eqr.solve.rollout import Dynamics, unroll
-from eqr.solve.selection import SelectionRule, VerifiedFirst
+from eqr.solve.selection import SelectionRule, VerifiedFirst, parse_selection
 from eqr.solve.session import Answer, Refused, Session, read_puzzle
 from eqr.tasks import task_named
 from eqr.tasks.base import Task, Tokens
@@ -55,7 +55,7 @@ class Solver:
         *,
         task: Task | None = None,
         budget: Budget | None = None,
-        select: SelectionRule | None = None,
+        select: SelectionRule | str | None = None,
         slots: int = SLOTS,
         identity: int = 0,
     ) -> None:
@@ -70,7 +70,7 @@ class Solver:
         depth = usual_depth(self.reasoner.config, SOLVE_BUDGET.depth)
         self.budget = SOLVE_BUDGET.replace(depth=depth) if budget is None else budget
         self.slots, self.identity = slots, identity
-        self.select = select or VerifiedFirst()
+        self.select = parse_selection(select) if isinstance(select, str) else select or VerifiedFirst()
         self.session()  # says what does not fit
 
     def session(self) -> Session:
@@ -105,7 +105,7 @@ class Solver:
     def trace(self, puzzle: str | Tokens, *, start: int = 0) -> Iterator[Frame]:
         """Solve one puzzle by one start and yield what it decodes to after every segment."""
         tokens = self.read(puzzle)
-        dynamics = Dynamics(self.reasoner, self.budget, window=1)
+        dynamics = Dynamics(self.reasoner, self.budget, window=1, task=self.task)
         key = row_key(self.budget.seed, tokens, start, self.identity)
         with torch.inference_mode():
             rows = dynamics.begin(tokens[None], [key], np.array([self.identity], np.int32))

@@ -1,9 +1,11 @@
-"""When a training row gives its slot to a fresh puzzle.
+"""When a training row gives its slot to a fresh puzzle, and which heads learn to say so.
 
-These rules may look at labels (the oracle does) and explore; the rules that stop a row when solving are in
-`eqr.solve`. What they draw at random comes from the row's key and depth, so it is the same on any rank.
+A row is stopped by the same rules as when solving (`eqr.solve.halting`), or by the depth limit alone. What
+training adds is here: it may judge by the label, explore beyond a rule's wish, and train the heads. What is
+drawn at random comes from the row's key and depth, so it is the same on any rank.
 """
 
+from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -12,6 +14,7 @@ from torch import Tensor
 
 from eqr.model.counters import scramble
 from eqr.model.state import Reading
+from eqr.solve.halting import AnswerAccepted, HaltHead, HaltingRule
 from eqr.value import Value
 
 _EXPLORE_STREAM = 3 << 40
@@ -27,10 +30,8 @@ class TrainingHalting(Value):
     """Whether the halt head is trained to predict a right answer."""
     trains_continue: ClassVar[bool] = False
     """Whether HRM's continue score is trained too, which costs a second pass without gradient."""
-
-    def wishes(self, reading: Reading, right: Tensor) -> Tensor:
-        """Return which rows would like to stop here, (rows,) bool; by default none."""
-        return torch.zeros_like(right)
+    rule: ClassVar[HaltingRule | None] = None
+    """What stops a row before the depth limit; a rule that remembers nothing from segment to segment."""
 
     def least(self, keys: Tensor, depths: Tensor, limit: int) -> Tensor:
         """Return the depth below which a row may not stop at this segment, (rows,) int64."""
@@ -38,11 +39,14 @@ class TrainingHalting(Value):
 
     def halted(self, reading: Reading, right: Tensor, keys: Tensor, depths: Tensor, limit: int) -> Tensor:
         """Return which rows end, given how many segments each has behind it, this one included."""
-        over = (depths >= limit) | self.wishes(reading, right)
+        over = depths >= limit
+        if self.rule is not None:
+            start = self.rule.start(len(depths), device=depths.device)
+            over = over | self.rule.update(start, replace(reading, accepted=right), depths)[1]
         return over & (depths >= self.least(keys, depths, limit))
 
 
-class FixedDepth(TrainingHalting):
+class NoHalting(TrainingHalting):
     """Every row runs to the depth limit and the halt head stays untrained."""
 
     kind: Literal["none"] = "none"
@@ -60,10 +64,7 @@ class OracleHalt(TrainingHalting):
 
     trains_halt: ClassVar[bool] = True
     kind: Literal["oracle"] = "oracle"
-
-    def wishes(self, reading: Reading, right: Tensor) -> Tensor:
-        """When right."""
-        return right
+    rule: ClassVar[HaltingRule | None] = AnswerAccepted()
 
 
 class Exploring(TrainingHalting):
@@ -85,10 +86,7 @@ class LearnedHalt(Exploring):
     """A row ends when its halt score says so (TRM, URM, EqR)."""
 
     kind: Literal["learned"] = "learned"
-
-    def wishes(self, reading: Reading, right: Tensor) -> Tensor:
-        """When q > 0."""
-        return reading.halt > 0.0
+    rule: ClassVar[HaltingRule | None] = HaltHead()
 
 
 class QHalt(Exploring):
@@ -96,12 +94,7 @@ class QHalt(Exploring):
 
     trains_continue: ClassVar[bool] = True
     kind: Literal["q-learning"] = "q-learning"
-
-    def wishes(self, reading: Reading, right: Tensor) -> Tensor:
-        """When the halt score exceeds the continue score."""
-        return reading.halt > reading.go_on
+    rule: ClassVar[HaltingRule | None] = HaltHead(over_go_on=True)
 
 
-AnyHalting = Annotated[
-    FixedDepth | UnusedHalt | OracleHalt | LearnedHalt | QHalt, Field(discriminator="kind")
-]
+AnyHalting = Annotated[NoHalting | UnusedHalt | OracleHalt | LearnedHalt | QHalt, Field(discriminator="kind")]
