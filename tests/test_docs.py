@@ -36,6 +36,7 @@ TINY = (
     (r"train ", f"--steps 2 {ROWS} {GENERATED}"),
     (r"data build ", "--count 40 --validation 4 --test 4 --quiet"),
     (r"evaluate ", "--limit 4"),
+    (r"compare |report .* runs/", "--puzzles 4 --starts 2 --depth 2"),
     (r"report ", REPORT),
     (r"reproduce T19$", "--smoke --workers 1"),
 )

@@ -25,6 +25,7 @@ COMMANDS = {
     "train": ("eqr.cli.train", "Train a model by a recipe, resumably."),
     "evaluate": ("eqr.cli.evaluate", "Measure a model: accuracy, intervals and cost."),
     "report": ("eqr.cli.report", "Write every figure and table of a run into one page."),
+    "compare": ("eqr.cli.compare", "Compare several runs at equal budgets, puzzle by puzzle."),
     "models": ("eqr.cli.models", "List the models that ship with eqr."),
     "reproduce": ("eqr.cli.reproduce", "Reproduce the paper's tables, figures and claims."),
     "solve": ("eqr.cli.solve", "Solve puzzles from the command line, a file or stdin."),

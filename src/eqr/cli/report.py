@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eqr.cli.compare import show
+
 if TYPE_CHECKING:
     from eqr.measure.report import Written
 
@@ -14,7 +16,10 @@ app = typer.Typer()
 
 @app.command()
 def report(
-    run: Annotated[Path, typer.Argument(help="Run folder, or a model folder together with --data.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Run folder, or a model folder together with --data."),
+    ],
     data: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Dataset folder instead of the run's own.")
     ] = None,
@@ -39,6 +44,8 @@ def report(
 ) -> None:
     """Measure a run and write its report: one page, and every figure and table as a file beside it.
 
+    Several runs are compared, as `eqr compare` does.
+
     The first time takes about a minute for a small model; candidates are kept, so that later times only draw.
     """
     from eqr.measure.report import ReportPlan, write_report
@@ -59,7 +66,10 @@ def report(
         },
         where="report",
     )
-    written = write_report(run, plan, data=data, out=out, device=device, quiet=as_json)
+    if len(runs) > 1:
+        show(runs, plan, data=data, out=out, device=device, as_json=as_json)
+        return
+    written = write_report(runs[0], plan, data=data, out=out, device=device, quiet=as_json)
     print(json.dumps(written.to_json(), indent=2) if as_json else summary(written))
 
 

@@ -14,7 +14,6 @@ import torch
 
 from eqr.data import PuzzleSet
 from eqr.errors import UserError
-from eqr.files import read_json
 from eqr.measure.diagnostics import MODE_RULES, Mode, ModeRules
 from eqr.measure.results import ModeShareRow, TrackingRow
 from eqr.measure.statistics import share
@@ -22,6 +21,7 @@ from eqr.measure.traces import run_basins
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
 from eqr.progress import progress
+from eqr.runs import RunFolder
 from eqr.solve.budget import Budget
 from eqr.train.checkpoint import Checkpoints, read
 from eqr.train.parameters import FlatParameters
@@ -46,11 +46,11 @@ class Moment:
 
 def moments(run: Path) -> Iterator[Moment]:
     """Yield what the checkpoints of a run hold, in order of steps."""
-    path = run / "recipe.json"
-    if not path.is_file():
+    folder = RunFolder(run)
+    if not folder.recipe.is_file():
         raise UserError(f"{run} has no recipe.json; only runs of `eqr train` have checkpoints")
-    recipe = Recipe.from_json(read_json(path), where=str(path))
-    for file in Checkpoints(run / "checkpoints", recipe.saving.keep).paths():
+    recipe = Recipe.of_run(folder)
+    for file in Checkpoints(folder.checkpoints, recipe.saving.keep).paths():
         checkpoint = read(file)
         tensors = checkpoint.tensors
         models = {}

@@ -145,7 +145,9 @@ def depth_and_breadth(rows: Sequence[ScalingRow]) -> "Figure":
 
 
 @styled
-def accuracy_against_cost(rows: Sequence[CostRow]) -> "Figure":
+def accuracy_against_cost(
+    rows: Sequence[CostRow], *, cost: str = "NFE: mean segments per puzzle, all starts"
+) -> "Figure":
     """Draw the share of puzzles wrong against the mean number of segments per puzzle, a line per method."""
     figure = new_figure(NARROW * 1.5, 3.1)
     axes = figure.subplots()
@@ -158,7 +160,7 @@ def accuracy_against_cost(rows: Sequence[CostRow]) -> "Figure":
         axes.plot(costs, shares, color=color, marker=marker, markeredgecolor="white", mew=0.5, label=method)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(_plainly)
-    axes.set(xlabel="NFE: mean segments per puzzle, all starts", ylabel="puzzles wrong")
+    axes.set(xlabel=cost, ylabel="puzzles wrong")
     error_axis(axes, least)
     figure.legend(loc="outside lower center", ncols=2)
     return figure

@@ -50,6 +50,31 @@ class CostRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CompareRow(Row):
+    """A run at one budget beside the first run at the same; differences are None for the first itself."""
+
+    run: str
+    depth: int
+    breadth: int
+    rule: str
+    """How an answer is chosen among the starts."""
+    exact: float
+    low: float
+    high: float
+    nfe: float
+    equivalent_layers: float
+    flops: float
+    parameters: int
+    difference: float | None = None
+    """Accuracy less that of the first run, paired over puzzles, with its interval."""
+    difference_low: float | None = None
+    difference_high: float | None = None
+    better: int | None = None
+    """Puzzles on which it does better than the first run."""
+    worse: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class BreadthRow(Row):
     """Expected accuracy of a selection rule over random subsets of `breadth` starts."""
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from eqr import __version__
 from eqr.errors import UserError
-from eqr.files import make_folder, new_file
+from eqr.files import new_file
 from eqr.measure.diagnostics import Basins, Landscape
 from eqr.measure.report import cost_sections, dynamics_sections, scaling_sections, state_sections
 from eqr.measure.report.page import Fact, render
-from eqr.measure.report.parts import Picture, Section, Sheet, duration
+from eqr.measure.report.parts import Section, Sheet, duration, export
 from eqr.measure.report.source import ReportPlan, Source, open_source
 from eqr.measure.scaling import cost_rows
 from eqr.measure.traces import Traces, run_basins, run_traces
@@ -64,7 +64,7 @@ def write_report(
     traces = run_traces(source.reasoner, source.puzzles, budget, folder / "cache", quiet=quiet)
     with progress("report", plan.landscapes + 11, unit="parts", quiet=quiet) as shown:
         head, sections = _sections(traces, source, plan, folder / "cache", shown)
-        figures, tables = _export(folder, [head, *(part for s in sections for part in s.parts)])
+        figures, tables = export(folder, [head, *(part for s in sections for part in s.parts)])
         shown.advance()
     facts = _facts(source, traces)
     with new_file(page) as temporary:
@@ -127,23 +127,6 @@ def _basins(source: Source, plan: ReportPlan, cache: Path) -> list[Basins]:
     return run_basins(
         source.reasoner, chosen, plan.landscape_budget(source.reasoner.config), cache, quiet=True
     )
-
-
-def _export(folder: Path, parts: list[Picture | Sheet]) -> tuple[list[Path], list[Path]]:
-    """Write every figure as SVG and PNG and every table as CSV."""
-    figures, tables = [], []
-    make_folder(folder)
-    for part in parts:
-        if isinstance(part, Picture):
-            for suffix, content in (("svg", part.svg), ("png", part.png)):
-                figures.append(folder / "figures" / f"{part.name}.{suffix}")
-                with new_file(figures[-1]) as temporary:
-                    temporary.write_bytes(content)
-        else:
-            tables.append(folder / "tables" / f"{part.name}.csv")
-            with new_file(tables[-1]) as temporary:
-                temporary.write_text(part.csv(), encoding="utf-8")
-    return figures, tables
 
 
 def _setting(traces: Traces, source: Source) -> str:

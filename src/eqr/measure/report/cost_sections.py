@@ -110,20 +110,21 @@ def headline(rows: Sequence[CostRow], traces: Traces, source: Source, setting: s
     )
 
 
-def training(source: Source) -> Section:
-    """Training curves, where the run has kept its journal."""
+def training(source: Source, name: str = "") -> Section:
+    """Training curves, where the run has kept its journal; `name` tells several runs apart."""
+    title, file = (f"Training of {name}", f"training-{name}") if name else ("Training", "training")
     steps = [record for record in source.records if record["kind"] == "train"]
     recipe = source.recipe
     if not steps or recipe is None:
-        return Section(title="Training", text="This model was not trained in this folder: no curves to show.")
+        return Section(title=title, text="This model was not trained in this folder: no curves to show.")
     last, checks = steps[-1], recipe.evaluation
     return Section(
-        title="Training",
+        title=title,
         text=f"Recipe {recipe.name}: batches of {recipe.rows} rows, trajectories of up to "
         f"{recipe.schedule.depth} segments, seed {recipe.seed}.",
         parts=[
             Picture(
-                name="training",
+                name=file,
                 figure=plots.training_curves(source.records),
                 caption="Left: losses of the answer and of the halt score, means over "
                 f"{recipe.saving.log_every} steps. Middle: exact accuracy by depth on up to {checks.puzzles} "

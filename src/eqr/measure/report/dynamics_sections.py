@@ -15,6 +15,7 @@ from eqr.measure.report.parts import Picture, Section, Sheet, decimals, percent,
 from eqr.measure.report.source import ReportPlan, Source
 from eqr.measure.results import StabilityRow
 from eqr.measure.stability import stability
+from eqr.runs import RunFolder
 from eqr.solve.budget import Budget
 from eqr.train.schedule import SegmentedOnline
 
@@ -104,7 +105,7 @@ def around(source: Source, plan: ReportPlan, cache: Path) -> Section:
 
 def over_training(source: Source, plan: ReportPlan, cache: Path) -> Section:
     """Landscape modes and tracking error at the run's checkpoints."""
-    title, there = "Over training", source.folder / "checkpoints"
+    title, there = "Over training", RunFolder(source.folder).checkpoints
     if source.recipe is None or not any(there.glob("step-*.safetensors")):
         return Section(title=title, text="This folder holds no checkpoints.")
     parts: list[Picture | Sheet] = []

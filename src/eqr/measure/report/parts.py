@@ -5,8 +5,10 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eqr.files import make_folder, new_file
 from eqr.measure.results import Row
 from eqr.measure.style import as_bytes, settle_layout
 
@@ -83,6 +85,23 @@ class Section:
     def anchor(self) -> str:
         """Where links to it lead."""
         return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
+
+
+def export(folder: Path, parts: Sequence[Picture | Sheet]) -> tuple[list[Path], list[Path]]:
+    """Write every figure as SVG and PNG and every table as CSV."""
+    figures, tables = [], []
+    make_folder(folder)
+    for part in parts:
+        if isinstance(part, Picture):
+            for suffix, content in (("svg", part.svg), ("png", part.png)):
+                figures.append(folder / "figures" / f"{part.name}.{suffix}")
+                with new_file(figures[-1]) as temporary:
+                    temporary.write_bytes(content)
+        else:
+            tables.append(folder / "tables" / f"{part.name}.csv")
+            with new_file(tables[-1]) as temporary:
+                temporary.write_text(part.csv(), encoding="utf-8")
+    return figures, tables
 
 
 def plain(value: Any) -> str:
