@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 
 from eqr.errors import UserError
 from eqr.measure import plots, plots_grids, plots_landscape, scaling
-from eqr.measure.diagnostics import landscape
+from eqr.measure.diagnostics import Mode, landscape
+from eqr.measure.results import ModeShareRow, StabilityRow, TrackingRow
 from eqr.measure.style import as_bytes, save_figure
 from eqr.measure.traces import run_traces
 from eqr.measure.training_cost import training_cost_rows, unit_costs
@@ -36,6 +37,25 @@ def _trajectory(name: str) -> Figure:
     return plots_grids.trajectory_figure(task, one.puzzle, one.answer, grids, [1, 30])
 
 
+MODES = [
+    ModeShareRow(step=step, mode=f"({mode.letter}) {mode}", share=0.2, low=0.1, high=0.3)
+    for step in (100, 200, 1500)
+    for mode in Mode
+]
+TRACKED = [
+    TrackingRow(step=step, depth=depth, rows=3, distance=1 / (depth + step / 100), moved=0.01)
+    for step in (100, 200, 300, 400, 500, 12_600)
+    for depth in range(16)
+]
+STABLE = [
+    StabilityRow(
+        puzzle=number, right=number % 2 == 0, radius=0.3 * number, contraction=1.5 * number, conditioning=9.0,
+        sensitivity=2.0, margin=5.0 - number, segments=1, residual=0.1, bound=0.2, proven=False,
+    )
+    for number in range(6)
+]  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Figure]:
     traces = run_traces(MODEL, PUZZLES, Budget(depth=16, breadth=4), quiet=True)
@@ -54,6 +74,9 @@ def figures() -> dict[str, Figure]:
         "training-costs": plots.training_costs(costs),
         "traces": plots_landscape.residual_traces(traces.residuals.reshape(-1, 16), ends, trained=8),
         "landscape": plots_landscape.landscapes([view, view, view], ["one", "two", "three"]),
+        "modes": plots_landscape.modes_over_training(MODES),
+        "tracking": plots_landscape.tracking(TRACKED),
+        "stability": plots_landscape.stability_figure(STABLE),
         "grid": plots_grids.grid_figure(traces.task, np.array(PUZZLES.inputs[0])),
         **{name: _trajectory(name) for name in ("sudoku-9x9", "maze-11x11", "mini-arc", "toy")},
     }
@@ -61,7 +84,7 @@ def figures() -> dict[str, Figure]:
 
 NAMES = (
     "training", "residual", "heat", "cost", "breadth", "accuracy", "depth", "training-costs", "traces",
-    "landscape", "grid", "sudoku-9x9", "maze-11x11", "mini-arc", "toy",
+    "landscape", "modes", "tracking", "stability", "grid", "sudoku-9x9", "maze-11x11", "mini-arc", "toy",
 )  # fmt: skip
 
 
@@ -139,6 +162,18 @@ def test_wrong_given_and_filled_cells_look_different():
     assert len({kinds[cell] for cell in range(16) if puzzle[cell] == label[cell]}) == 1
     assert kinds.count(kinds[wrong]) == 1
     assert len(set(kinds)) == 3
+
+
+def test_the_givens_of_every_task_are_shaded():
+    task = Toy()
+    one = next(task.generate(np.random.default_rng(0)))
+    figure = plots_grids.trajectory_figure(task, one.puzzle, one.answer, one.answer[None], [1])
+    drawn(figure)
+    faces = figure.axes[0].collections[0].get_facecolor()
+    given = one.puzzle == one.answer
+    assert 0 < given.sum() < len(given)
+    shaded = np.array([tuple(face) != (1.0, 1.0, 1.0, 1.0) for face in faces])
+    np.testing.assert_array_equal(shaded, given)
 
 
 def test_telling_segments_are_those_where_the_answer_changes():

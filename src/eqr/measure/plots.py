@@ -118,7 +118,7 @@ def accuracy_against_residual(rows: Sequence[ScalingRow]) -> "Figure":
     axes.set_xscale("log")
     plain_numbers(axes.xaxis)
     axes.set(xlabel="residual of the chosen start (lower: more settled)", ylabel="puzzles wrong")
-    error_axis(axes, least)
+    error_axis(axes, least, perfect=any(row.exact >= 1.0 for row in rows))
     axes.legend(handles=_markers(shown), loc="lower right")
     if points is not None:
         bar = figure.colorbar(points, ax=axes, label="depth D (segments)", pad=0.02)
@@ -161,7 +161,7 @@ def accuracy_against_cost(
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(_plainly)
     axes.set(xlabel=cost, ylabel="puzzles wrong")
-    error_axis(axes, least)
+    error_axis(axes, least, perfect=any(row.high >= 1.0 for row in rows))
     figure.legend(loc="outside lower center", ncols=2)
     return figure
 

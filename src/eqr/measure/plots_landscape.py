@@ -112,10 +112,11 @@ def modes_over_training(rows: Sequence[ModeShareRow]) -> "Figure":
 
 @styled
 def tracking(rows: Sequence[TrackingRow]) -> "Figure":
-    """Draw how far carried states are from their attractor, over their depth, a line per step of training."""
+    """Draw how far carried states are from their attractor over their depth, for up to four steps."""
     figure = new_figure(NARROW * 1.5, 2.7)
     axes = figure.subplots()
-    steps = sorted({row.step for row in rows})
+    there = sorted({row.step for row in rows})
+    steps = [there[n] for n in np.unique(np.linspace(0, len(there) - 1, 4).round().astype(int))]
     for step, color in zip(steps, shades(len(steps)), strict=True):
         part = sorted((row for row in rows if row.step == step), key=lambda row: row.depth)
         axes.plot(
@@ -123,8 +124,8 @@ def tracking(rows: Sequence[TrackingRow]) -> "Figure":
         )
     axes.set_yscale("log")
     plain_numbers(axes.yaxis)
-    axes.set(xlabel="segments behind the row", ylabel="distance to its attractor (RMS)")
-    figure.legend(loc="outside lower center", ncols=3)
+    axes.set(xlabel="segments behind the row", ylabel="RMS distance to attractor")
+    figure.legend(loc="outside lower center", ncols=4)
     return figure
 
 

@@ -123,15 +123,18 @@ def percent_axis(axes: "Axes", *, low: float = 0.0, high: float = 1.0) -> None:
     axes.set_ylim(low - room, high + room)
 
 
-def error_axis(axes: "Axes", least: float) -> None:
-    """Label shares of errors as percentages on a logarithmic vertical axis; `least` stands for none."""
-    from matplotlib.ticker import FixedLocator, NullFormatter
+def error_axis(axes: "Axes", least: float, *, perfect: bool) -> None:
+    """Label shares of errors as percentages on a logarithmic vertical axis.
+
+    `least` is where no error at all is drawn, which is marked if it occurs (`perfect`).
+    """
+    from matplotlib.ticker import FixedLocator, NullLocator
 
     axes.set_yscale("log")
     ticks = [tick for tick in (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if tick > least]
-    axes.yaxis.set_major_locator(FixedLocator([least, *ticks]))
+    axes.yaxis.set_major_locator(FixedLocator([*([least] if perfect else []), *ticks]))
     axes.yaxis.set_major_formatter(lambda value, _: "none" if value == least else f"{100 * value:g}%")
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.set_ylim(least * 0.8, 1.25)
 
 
