@@ -22,14 +22,14 @@ from eqr.errors import UserError
 from eqr.files import leftovers, make_folder, parse_json, read_json, read_text, remove
 from eqr.locks import held
 from eqr.model.lookup import BEST, CONFIG
-from eqr.model.saving import CARD, MEASURED, WEIGHTS
+from eqr.model.saving import CARD, MEASURED, TRAINING, WEIGHTS
 from eqr.value import Value
 
 RECIPE, METRICS, SUMMARY, LOCK = "recipe.json", "metrics.jsonl", "summary.json", ".lock"
 DATA, CHECKPOINTS, LAST, TENSORBOARD = "data", "checkpoints", "last", "tensorboard"
 
 FILES = (RECIPE, METRICS, SUMMARY)
-MODEL = (WEIGHTS, CONFIG, MEASURED, CARD)
+MODEL = (WEIGHTS, CONFIG, MEASURED, TRAINING, CARD)
 INSIDE: dict[str, tuple[str, ...]] = {
     # in the order in which they are removed: as long as a checkpoint is there the run can go on from it
     CHECKPOINTS: ("step-*.safetensors",),

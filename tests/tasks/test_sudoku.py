@@ -341,3 +341,27 @@ def test_unknown_sizes_are_errors():
     with pytest.raises(UserError, match="boxes of 6x6"):
         Sudoku(6, 6)
     assert Sudoku(3, 2).name == "sudoku-6x6-boxes-3x2"
+
+
+def test_hard_puzzles_come_from_the_library_relabelled():
+    task = task_named("sudoku-9x9")
+    made = task.generate(np.random.default_rng(0), task.options({"hard": 1.0, "min_rating": 60}))
+    drawn = [next(made) for _ in range(20)]
+    puzzles = np.stack([one.puzzle for one in drawn])
+    assert task.check_many(puzzles, np.stack([one.answer for one in drawn])).all()
+    found = task.solve_many(puzzles)
+    assert (found.solutions == 1).all()
+    assert np.median(found.backtracks) > 40  # dug at random it is 1
+    assert min(one.rating for one in drawn) >= 60
+    mixed = task.generate(np.random.default_rng(0), task.options({"hard": 0.5}))
+    assert 10 < sum(next(mixed).rating >= 40 for _ in range(60)) < 50
+
+
+def test_hard_puzzles_exist_for_9x9_only():
+    small, large = task_named("sudoku-6x6"), task_named("sudoku-9x9")
+    with pytest.raises(UserError, match="sudoku-9x9 only"):
+        next(small.generate(np.random.default_rng(0), small.options({"hard": 0.5})))
+    with pytest.raises(UserError, match="leave out clues or hard"):
+        large.options({"hard": 0.5, "clues": 30})
+    with pytest.raises(UserError, match="no hard puzzle with"):
+        next(large.generate(np.random.default_rng(0), large.options({"hard": 1.0, "min_rating": 10_000})))

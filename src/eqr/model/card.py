@@ -30,6 +30,9 @@ class Measured(Value):
     """How an answer was picked among the starts."""
     mean_nfe: NonNegativeFloat | None = None
     """Segments actually run per puzzle, when halting saved some."""
+    low: float | None = None
+    high: float | None = None
+    """95% interval, where it was computed."""
 
     @property
     def nfe(self) -> float:
@@ -37,9 +40,26 @@ class Measured(Value):
         return float(self.depth * self.breadth) if self.mean_nfe is None else self.mean_nfe
 
 
-def model_card(config: ReasonerConfig, parameters: int, measured: Sequence[Measured]) -> str:
+class Training(Value):
+    """Where weights come from: the command that makes them again, and what it took."""
+
+    command: str
+    seed: int
+    steps: PositiveInt
+    seconds: NonNegativeFloat
+    """Of training alone."""
+    threads: PositiveInt
+
+
+def model_card(
+    config: ReasonerConfig,
+    parameters: int,
+    measured: Sequence[Measured],
+    training: Training | None = None,
+) -> str:
     """Write the card as Markdown with the Hub's metadata on top."""
-    return "\n".join((*_metadata(config), *_description(config, parameters), *_numbers(measured), *_use()))
+    parts = _metadata(config), _description(config, parameters), _origin(training), _numbers(measured), _use()
+    return "\n".join(line for part in parts for line in part)
 
 
 def _metadata(config: ReasonerConfig) -> list[str]:
@@ -66,6 +86,20 @@ def _description(config: ReasonerConfig, parameters: int) -> list[str]:
     ]
 
 
+def _origin(training: Training | None) -> list[str]:
+    if training is None:
+        return []
+    cores = f"{training.threads} CPU core{'s' if training.threads > 1 else ''}"
+    return [
+        "## Training",
+        "",
+        f"`{training.command}`",
+        "",
+        f"{training.steps:,} steps in {training.seconds / 60:.0f} minutes on {cores}, seed {training.seed}.",
+        "",
+    ]
+
+
 def _numbers(measured: Sequence[Measured]) -> list[str]:
     lines = ["## Measured", ""]
     if not measured:
@@ -77,9 +111,10 @@ def _numbers(measured: Sequence[Measured]) -> list[str]:
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for number in measured:
+        interval = "" if number.low is None else f" ({number.low:.4g} to {number.high:.4g})"
         lines.append(
-            f"| {number.metric} | {number.value:.4g} | {number.puzzles} ({number.count:,}) | {number.depth} "
-            f"| {number.breadth} | {number.nfe:g} | {number.selection} |"
+            f"| {number.metric} | {number.value:.4g}{interval} | {number.puzzles} ({number.count:,}) "
+            f"| {number.depth} | {number.breadth} | {number.nfe:g} | {number.selection} |"
         )
     return [*lines, ""]
 

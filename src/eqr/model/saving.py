@@ -15,12 +15,12 @@ from torch import nn
 
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file, read_json, read_object, write_json
-from eqr.model.card import Measured, model_card
+from eqr.model.card import Measured, Training, model_card
 from eqr.model.config import ReasonerConfig
 from eqr.model.lookup import CONFIG, local_model
 from eqr.model.weights import fitted, load_weights, read_weights, stored_shapes, write_weights
 
-WEIGHTS, MEASURED, CARD = "model.safetensors", "measured.json", "README.md"
+WEIGHTS, MEASURED, TRAINING, CARD = "model.safetensors", "measured.json", "training.json", "README.md"
 
 
 class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
@@ -29,6 +29,8 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
     config: ReasonerConfig
     measured: tuple[Measured, ...] = ()
     """What is known about these weights; travels with them."""
+    origin: Training | None = None
+    """Where they come from, if that is known."""
 
     def save_pretrained(
         self, save_directory: str | Path, *, measured: Sequence[Measured] | None = None, **hub: Any
@@ -44,9 +46,12 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
         write_weights(folder / WEIGHTS, self.state_dict())
         write_json(folder / CONFIG, self.config.to_json())
         write_json(folder / MEASURED, [number.to_json() for number in self.measured])
+        if self.origin is not None:
+            write_json(folder / TRAINING, self.origin.to_json())
         parameters = sum(parameter.numel() for parameter in self.parameters())
         with new_file(folder / CARD) as temporary:
-            temporary.write_text(model_card(self.config, parameters, self.measured), encoding="utf-8")
+            card = model_card(self.config, parameters, self.measured, self.origin)
+            temporary.write_text(card, encoding="utf-8")
 
     @classmethod
     def from_pretrained(
@@ -68,7 +73,7 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
         place = str(pretrained_model_name_or_path)
         folder = local_model(place)
         if folder is not None:
-            files = {name: folder / name for name in (CONFIG, WEIGHTS, MEASURED)}
+            files = {name: folder / name for name in (CONFIG, WEIGHTS, MEASURED, TRAINING)}
         else:
             options = {
                 "revision": revision,
@@ -77,7 +82,7 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
                 "local_files_only": local_files_only,
                 "token": token,
             }
-            files = {name: _download(place, name, options) for name in (CONFIG, WEIGHTS, MEASURED)}
+            files = {name: _download(place, name, options) for name in (CONFIG, WEIGHTS, MEASURED, TRAINING)}
         return cls._from_files(files)
 
     @classmethod
@@ -91,6 +96,9 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
             if not isinstance(rows, list):
                 raise UserError(f"{files[MEASURED]} must hold a list of numbers; delete it to do without")
             model.measured = tuple(Measured.from_json(row, where=str(files[MEASURED])) for row in rows)
+        if files[TRAINING].is_file():
+            where = str(files[TRAINING])
+            model.origin = Training.from_json(read_object(files[TRAINING]), where=where)
         return model
 
 
@@ -98,7 +106,7 @@ def _download(repository: str, name: str, options: dict[str, Any]) -> Path:
     try:
         return Path(hf_hub_download(repository, name, **options))
     except EntryNotFoundError as error:
-        if name == MEASURED:
+        if name in (MEASURED, TRAINING):
             return Path(name + ".absent")
         raise UserError(f"{repository} on the Hub has no {name}, or it cannot be reached: {error}") from None
     except (OSError, HFValidationError) as error:

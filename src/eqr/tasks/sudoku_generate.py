@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from eqr.errors import UserError
+from eqr.tasks import sudoku_hard
 from eqr.tasks.base import Generate, Instance
 
 FILL_STEPS = 5_000
@@ -33,11 +34,15 @@ class SudokuOptions(Generate):
     """Exact number of clues; None takes clues away until every one is needed."""
     min_rating: int = Field(default=0, ge=0)
     max_rating: int | None = Field(default=None, ge=0)
+    hard: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Share of puzzles that come from the library of hard ones (9x9 only) instead of being dug."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.max_rating is not None and self.max_rating < self.min_rating:
             raise ValueError(f"max_rating {self.max_rating} is below min_rating {self.min_rating}")
+        if self.hard and self.clues is not None:
+            raise ValueError("hard puzzles have the clues they have; leave out clues or hard")
         return self
 
     def fits(self, rating: int) -> bool:
@@ -73,8 +78,16 @@ def endless(
     rng: np.random.Generator, options: SudokuOptions, units: NDArray[np.int64], name: str
 ) -> Iterator[Instance]:
     """Yield fitting puzzles without end; `units` (cells, 3) names each cell's row, column and box."""
+    if options.hard and name != "sudoku-9x9":
+        raise UserError(f"hard = {options.hard}: there is a library of hard puzzles for sudoku-9x9 only")
     while True:
-        yield _fitting(rng, options, units, name)
+        if options.hard and rng.random() < options.hard:
+            found = sudoku_hard.draw(rng, units, options.min_rating, options.max_rating)
+            if found is None:
+                raise UserError(f"{name}: no hard puzzle with {options.wanted()}; widen the range of ratings")
+            yield found
+        else:
+            yield _fitting(rng, options, units, name)
 
 
 def _fitting(

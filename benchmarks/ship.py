@@ -1,0 +1,104 @@
+"""Measure a trained model and put it into the package with its card: src/eqr/weights/NAME.
+
+    python benchmarks/ship.py runs/sudoku-6x6 sudoku-6x6 --limit 1000
+    python benchmarks/ship.py runs/maze-11x11 maze --data maze-unique=data/maze-unique
+
+Every number has its depth, breadth, NFE and 95% interval. Starts are chosen blindly, by residual or by who
+halts first.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from eqr.data import PuzzleSet, load_split
+from eqr.data.splits import sample
+from eqr.files import read_json
+from eqr.measure.evaluate import Sweep, evaluate
+from eqr.model.card import Measured, Training
+from eqr.model.lookup import SHIPPED
+from eqr.model.reasoner import Reasoner
+from eqr.runs import RunFolder
+from eqr.solve import Budget, FirstToHalt, LowestResidual, parse_halting
+from eqr.tasks import task_named
+from eqr.train.recipe import Recipe
+from eqr.train.sources import run_data
+
+HALTING = "head+stable:1"
+
+
+def numbers(
+    model: Reasoner, puzzles: PuzzleSet, name: str, depths: list[int], breadth: int
+) -> list[Measured]:
+    """Measure one start at some depths, the best settled of `breadth`, halting, and a race."""
+    rule = parse_halting(HALTING)
+    plain = {"residual": LowestResidual()}
+    first = {"first to halt": FirstToHalt(abreast=Budget().abreast)}
+    racing = Budget(halting=rule, race=True)
+    sweeps = [
+        (Sweep(budget=Budget(), depths=tuple(depths), breadths=(1, breadth), select=plain), "residual"),
+        (Sweep(budget=Budget(halting=rule), depths=(depths[-1],), breadths=(1,), select=plain), "residual"),
+        (Sweep(budget=racing, depths=(depths[-1],), breadths=(breadth,), select=first), "first to halt"),
+    ]
+    found = []
+    for sweep, chosen in sweeps:
+        with tempfile.TemporaryDirectory() as folder:
+            said = evaluate(model, puzzles, sweep, Path(folder))
+        assert said is not None
+        for row in said["budgets"]:
+            exact = row["selected"][chosen]["exact"]
+            words = f"halting by {HALTING}" if row["halting"] else "single start"
+            found.append(
+                Measured(
+                    metric="exact accuracy",
+                    value=exact["value"],
+                    low=exact["low"],
+                    high=exact["high"],
+                    puzzles=name,
+                    count=len(puzzles),
+                    depth=row["depth"],
+                    breadth=row["breadth"],
+                    selection=words if row["breadth"] == 1 else f"{chosen} of {row['breadth']}",
+                    mean_nfe=row["nfe"]["value"],
+                )
+            )
+    return found
+
+
+def main() -> None:
+    """Measure, then write the folder."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("name")
+    parser.add_argument("--limit", type=int, default=500)
+    parser.add_argument("--breadth", type=int, default=8)
+    parser.add_argument("--depths", default="16,64")
+    parser.add_argument("--data", action="append", default=[], metavar="NAME=DIR[:SPLIT]")
+    options = parser.parse_args()
+    folder = RunFolder(options.run)
+    recipe = Recipe.from_json(read_json(folder.recipe), where=str(folder.recipe))
+    model = Reasoner.from_pretrained(options.run).requires_grad_(False)
+    summary = folder.summary()
+    depths = [int(depth) for depth in options.depths.split(",")]
+    sets = {f"test puzzles of {recipe.name}": load_split(run_data(options.run), "test")}
+    for given in options.data:
+        name, _, place = given.partition("=")
+        where, _, split = place.partition(":")
+        sets[name] = load_split(Path(where), split or "test")
+    measured = []
+    for name, puzzles in sets.items():
+        some = sample(puzzles, min(options.limit, len(puzzles)), seed=0)
+        measured += numbers(model.for_task(task_named(some.task)), some, name, depths, options.breadth)
+    model.origin = Training(
+        command=f"eqr train {recipe.name} --out runs/{recipe.name}",
+        seed=recipe.seed,
+        steps=summary["steps"],
+        seconds=summary["seconds"],
+        threads=recipe.threads or 2,
+    )
+    model.save_pretrained(SHIPPED / options.name, measured=measured)
+    print((SHIPPED / options.name / "README.md").read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    main()

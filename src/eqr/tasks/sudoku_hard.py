@@ -1,0 +1,43 @@
+"""Hard 9x9 Sudoku puzzles, found by long walks (benchmarks/climb.py) and kept in `sudoku_hard.txt`.
+
+Of puzzles dug at random one in a hundred needs more than a dozen failed guesses; the hardest known need a
+hundred and more, and so do these. Every draw is one of them in a random relabelling.
+"""
+
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eqr.tasks import sudoku_symmetry
+from eqr.tasks.base import Instance
+
+FILE = "sudoku_hard.txt"
+"""One puzzle and its rating a line."""
+LETTERS = ".123456789"
+RATE_STEPS = 1_000_000
+
+
+@cache
+def library() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Return the puzzles as tokens (count, 81), blank being 1, and their ratings."""
+    lines = files("eqr.tasks").joinpath(FILE).read_text(encoding="ascii").splitlines()
+    puzzles, ratings = zip(*(line.split() for line in lines), strict=True)
+    tokens = np.array([[LETTERS.index(letter) + 1 for letter in puzzle] for puzzle in puzzles], np.uint8)
+    return tokens, np.array(ratings, np.int64)
+
+
+def draw(rng: np.random.Generator, units: NDArray[np.int64], least: int, most: int | None) -> Instance | None:
+    """Return one of the puzzles with a rating in the range, relabelled at random; None if there is none."""
+    from eqr.tasks.sudoku_search import all_digits, search
+
+    puzzles, ratings = library()
+    fitting = np.flatnonzero((ratings >= least) & (ratings <= (ratings.max() if most is None else most)))
+    if not fitting.size:
+        return None
+    chosen = fitting[rng.integers(fitting.size)]
+    puzzle = np.asarray(sudoku_symmetry.draw(rng, 1, 3, 3).apply(puzzles[chosen][None])[0], np.uint8)
+    answer = np.zeros_like(puzzle)
+    search(puzzle - 1, answer, all_digits(81), np.arange(81), units, 1, RATE_STEPS, 0)
+    return Instance(puzzle=puzzle, answer=answer + 1, rating=int(ratings[chosen]))
