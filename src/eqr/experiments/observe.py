@@ -70,7 +70,7 @@ def _solve(look: Solve, seen: Seen) -> dict[str, Any]:
     rule = None if look.halt is None else parse_halting(look.halt)
     fields: dict[str, Any] = {"halting": rule and rule.to_json()}
     if look.start is not None:
-        fields["start"] = {"kind": look.start}
+        fields["start"] = look.start
     budget = Budget.from_json({"depth": look.depth, "breadth": look.breadth, **fields}, where="look")
     candidates = _candidates(reasoner, puzzles, budget, seen.scratch)
     own = None
