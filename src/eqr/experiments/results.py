@@ -4,6 +4,7 @@ RESULTS/<item>/table.md, table.csv, table.json   ours beside the printed numbers
 RESULTS/<item>/values.csv                        every number by row, column and seed
 RESULTS/<item>/figure.svg, figure.png            where the item has a picture
 RESULTS/<item>/provenance.json                   which runs, code, machine and how long
+RESULTS/<item>/verdicts.json                     the claims that the item helps to decide
 RESULTS/claims.json, RESULTS/README.md           generated from the values of all items
 """
 
@@ -18,7 +19,7 @@ from eqr.experiments.figures import draw, save
 from eqr.experiments.judge import Judged, Values, Verdict, judge_claim
 from eqr.experiments.plan import Place
 from eqr.experiments.store import Store
-from eqr.experiments.tables import TABLE, Table, cell_name, read_table
+from eqr.experiments.tables import TABLE, VALUES, Table, cell_name, read_table
 from eqr.files import new_file, read_json, write_json
 
 SMOKE = "A smoke run: everything is tiny, the numbers mean nothing."
@@ -149,22 +150,21 @@ def verdicts(values: Values) -> dict[str, tuple[Verdict, list[Judged]]]:
 
 
 def write_overview(folder: Path, *, smoke: bool) -> None:
-    """Write claims.json and README.md from what the items' folders hold."""
+    """Write the verdicts and README.md from what the items' folders hold."""
     judged = verdicts(read_values(folder))
-    write_json(
-        folder / "claims.json",
-        {
-            "smoke": smoke,
-            "claims": {
-                item: {
-                    "says": CLAIMS[item].says,
-                    "verdict": str(verdict),
-                    "contrasts": [p.to_json() for p in parts],
-                }
-                for item, (verdict, parts) in judged.items()
-            },
-        },
-    )
+    said = {
+        item: {
+            "says": CLAIMS[item].says,
+            "verdict": str(verdict),
+            "contrasts": [part.to_json() for part in parts],
+        }
+        for item, (verdict, parts) in judged.items()
+    }
+    write_json(folder / "claims.json", {"smoke": smoke, "claims": said})
+    for item in EXPERIMENTS:
+        if (folder / item / VALUES).is_file():
+            own = {claim.item: said[claim.item] for claim in claims_of(item)}
+            write_json(folder / item / "verdicts.json", {"smoke": smoke, "claims": own})
     with new_file(folder / "README.md") as temporary:
         temporary.write_text(overview(folder, judged, smoke=smoke), encoding="utf-8")
 
