@@ -4,11 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types format clean help
+NPM := build/npm
+NPM_READY := $(NPM)/.ready
+
+.PHONY: demo test site npm lint types format clean help
 
 help:
 	@echo "make demo    train, scale and show a small reasoner (about five minutes on two cores)"
 	@echo "make test    lint, types and the whole test suite"
+	@echo "make site    the page as a static site in site/, with the shipped models (needs npm)"
+	@echo "make npm     what the site and the browser tests need from npm, in build/npm"
 	@echo "make format  rewrite the sources in the house style"
 	@echo "make clean   remove the virtual environment and caches (runs/ is kept)"
 
@@ -19,6 +24,15 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/eqr demo
+
+$(NPM_READY): Makefile
+	npm install --silent --no-save --no-audit --no-fund --prefix $(NPM) onnxruntime-web@1.30.0 axe-core@4.14.0
+	@touch $(NPM_READY)
+
+npm: $(NPM_READY)
+
+site: $(READY) $(NPM_READY)
+	$(BIN)/eqr site --overwrite
 
 lint: $(READY)
 	$(BIN)/ruff format --check .

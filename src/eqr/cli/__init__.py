@@ -30,6 +30,7 @@ COMMANDS = {
     "reproduce": ("eqr.cli.reproduce", "Reproduce the paper's tables, figures and claims."),
     "solve": ("eqr.cli.solve", "Solve puzzles from the command line, a file or stdin."),
     "serve": ("eqr.cli.serve", "Answer puzzles over HTTP, with a page to watch."),
+    "site": ("eqr.cli.site", "Write the page as a static site that needs no server."),
     "export": ("eqr.cli.export", "Write a model as ONNX or torch.export graphs."),
     "bench": ("eqr.cli.bench", "Measure how fast the parts are on this machine."),
 }

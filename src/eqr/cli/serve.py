@@ -46,7 +46,7 @@ def serve(
         raise UserError(f"serving needs {error.name}: pip install 'eqr[serve]'") from None
     from eqr.progress import progress
 
-    names = models or shipped()
+    names = models or shipped_names()
     limits = Limits(waiting=waiting, seconds=seconds)
     with progress("loading", len(names), unit="models") as shown:
         served = load(names, loaded=shown.advance)
@@ -66,6 +66,8 @@ def serve(
     run(application, limits, host=host, port=port, ready=ready)
 
 
-def shipped() -> list[str]:
+def shipped_names() -> list[str]:
     """Names of the models that come with the package."""
-    raise UserError("name a model to serve, such as runs/sudoku-6x6")
+    from eqr.model.lookup import shipped
+
+    return list(shipped())

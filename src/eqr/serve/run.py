@@ -7,6 +7,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from eqr.errors import UserError
+from eqr.model.lookup import shipped
 from eqr.serve.app import Served
 from eqr.serve.limits import Limits
 from eqr.solve import Solver
@@ -16,20 +17,17 @@ GRACE = 5
 
 
 def load(names: Sequence[str], *, loaded: Callable[[], object] = lambda: None) -> list[Served]:
-    """Open models by folder or hub name; each is called by its task, where two share it by its folder."""
+    """Open models by name; shipped ones keep theirs, others are called by task, or folder if tasks repeat."""
     solvers = []
     for name in names:
         solvers.append((name, Solver(name)))
         loaded()
     tasks = [solver.task.name for _, solver in solvers]
-    return [
-        Served(
-            solver.task.name if tasks.count(solver.task.name) == 1 else Path(name).name,
-            solver.reasoner,
-            solver.task,
-        )
-        for name, solver in solvers
-    ]
+
+    def called(name: str, task: str) -> str:
+        return name if name in shipped() else task if tasks.count(task) == 1 else Path(name).name
+
+    return [Served(called(name, one.task.name), one.reasoner, one.task) for name, one in solvers]
 
 
 def run(app: FastAPI, limits: Limits, *, host: str, port: int, ready: Callable[[int], object]) -> None:

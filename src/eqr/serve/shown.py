@@ -21,7 +21,7 @@ def card(name: str, reasoner: Reasoner, task: Task, limits: Limits) -> dict[str,
     defaults = Asked(depth=min(USUAL_DEPTH, deepest)).to_json()
     return {
         "name": name,
-        "title": title(task) if name == task.name else name,
+        "title": title(task) if name in task.name else name,
         "said": _said(reasoner),
         "task": look(task),
         "parameters": reasoner.parameter_count(),

@@ -218,15 +218,19 @@ function showStarts() {
       const canvas = document.createElement("canvas");
       canvas.width = 180;
       canvas.height = Math.round((180 * task.rows) / task.columns);
-      button.append(canvas, document.createElement("span"));
+      const label = document.createElement("span");
+      label.append(document.createElement("span"), document.createElement("span"));
+      label.firstChild.className = "heard"; // the number alone says enough to those who see the row
+      button.append(canvas, label);
       button.addEventListener("click", () => look(start));
       list.append(button);
     }
     const frame = film.at(start, state.segment);
     drawGrid(button.firstChild.getContext("2d"), task, film.puzzle, frame, 180, colours);
     const chosen = film.answer?.start === start ? " ✓" : "";
-    button.lastChild.textContent = frame ? `${start + 1}: ${frame.residual.toPrecision(2)}${chosen}` : `${start + 1}`;
-    button.setAttribute("aria-label", frame ? `Start ${start + 1}, residual ${frame.residual.toPrecision(2)}${chosen ? ", believed" : ""}` : `Start ${start + 1}`);
+    const [said, seen] = button.lastChild.children;
+    said.textContent = chosen ? "Believed start " : "Start ";
+    seen.textContent = frame ? `${start + 1}: ${frame.residual.toPrecision(2)}${chosen}` : `${start + 1}`;
     button.setAttribute("aria-pressed", start === state.start);
   }
 }

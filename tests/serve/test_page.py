@@ -1,0 +1,221 @@
+"""The page in real Chromium: type, paste, draw, solve, watch, scrub, share; by mouse, finger and keyboard."""
+
+import io
+import re
+
+import pytest
+
+pytest.importorskip("fastapi", reason="pip install -e '.[serve]'")
+pytest.importorskip("playwright", reason="pip install -e '.[dev]'")
+
+from browsing import PHONE, chromium, npm_file, page_at
+from eqr.serve.run import load
+from eqr.solve import Solver
+from serve_running import running
+
+EASY = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
+ENDED = "#verdict[data-state=solved], #verdict[data-state=failed]"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def url():
+    with running(*load(["sudoku-4x4", "sudoku-9x9", "maze"])) as (address, _):
+        yield address
+
+
+def shown(page) -> str:
+    """What the board says, a character a cell."""
+    return page.evaluate(
+        "[...document.querySelectorAll('.cell')].map((cell) => cell.dataset.symbol).join('')"
+    )
+
+
+def solve(page) -> None:
+    page.get_by_role("button", name="Solve", exact=True).click()
+    page.wait_for_selector(ENDED)
+
+
+def quick(page) -> None:
+    """Show segments as fast as they come."""
+    page.locator("#pace").fill("0")
+
+
+def test_type_a_9x9_watch_it_solved_scrub_and_change_breadth(browser, url):
+    ours = Solver("sudoku-9x9").solve(EASY)
+    with page_at(browser, f"{url}/#task=sudoku-9x9") as page:
+        page.get_by_role("button", name="Clear").click()
+        page.locator(".cell").first.click()
+        for place, symbol in enumerate(EASY):
+            if symbol != ".":
+                page.keyboard.press(symbol)
+            if place % 9 == 8:
+                page.keyboard.press("ArrowDown")
+                page.keyboard.press("Home")
+            else:
+                page.keyboard.press("ArrowRight")
+        assert shown(page) == EASY
+        solve(page)
+        answer = shown(page)
+        assert answer == "".join(".123456789"[token - 1] for token in ours.grid)
+        assert page.locator("#verdict .facts dd").first.inner_text() == str(ours.depth)
+        assert page.locator("#verdict").get_attribute("data-state") == ("solved" if ours.valid else "failed")
+        last = int(page.locator("#scrub").get_attribute("max"))
+        assert last == ours.depth
+        page.locator("#scrub").fill("1")
+        first = shown(page)
+        assert first != answer
+        assert all(now == given for now, given in zip(first, EASY, strict=True) if given != ".")
+        assert page.locator("#segment").inner_text() == f"1 / {last}"
+        assert len(page.locator(".cell").nth(2).get_attribute("style")) > 0  # doubt shows
+        page.locator("#breadth").fill("2")
+        quick(page)
+        solve(page)
+        assert page.locator("#starts button").count() == 4
+        assert page.locator("#plot .trace").count() == 4
+        page.locator("#starts button").nth(2).click()
+        assert page.locator("#starts button").nth(2).get_attribute("aria-pressed") == "true"
+
+
+def test_wrong_cells_are_named_at_once_and_rubbish_is_refused_in_words(browser, url):
+    with page_at(browser, f"{url}/#task=sudoku-4x4") as page:
+        page.get_by_role("button", name="Clear").click()
+        page.locator(".cell").nth(0).click()
+        page.keyboard.press("3")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("3")
+        assert page.locator("#trouble").inner_text() == "Row 1 has 3 twice; and 1 more."
+        assert page.locator(".cell.wrong").count() == 2
+        assert "contradicts" in page.locator(".cell").nth(0).get_attribute("aria-label")
+        assert page.get_by_role("button", name="Solve", exact=True).is_disabled()
+        page.keyboard.press("Backspace")
+        assert page.locator("#trouble").inner_text() == ""
+        page.get_by_role("button", name="Paste").click()
+        for text, words in (("12x4", "Line 1, character 3: “x”"), ("123", "16 cells, the text has 3")):
+            page.locator("#paste-text").fill(text)
+            page.get_by_role("button", name="Take it").click()
+            assert words in page.locator("#paste-error").inner_text()
+        page.locator("#paste-text").fill("1 . | . 4\n. . | . .\n----+----\n. . | . .\n2 . | . 3")
+        page.get_by_role("button", name="Take it").click()
+        assert shown(page) == "1..4........2..3"
+        page.locator("html").evaluate(
+            "(_, text) => dispatchEvent(Object.assign(new Event('paste'), "
+            "{clipboardData: {getData: () => text}}))",
+            "garbage!",
+        )
+        assert "Pasted text" in page.locator("#trouble").inner_text()
+
+
+def test_keyboard_alone_suffices(browser, url):
+    with page_at(browser, f"{url}/#task=sudoku-4x4") as page:
+        quick(page)
+        reached = []
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            name = page.evaluate("document.activeElement.id || document.activeElement.className")
+            reached.append(name)
+            if name == "solve":
+                break
+        assert {"task", "theme", "paste", "clear"} <= set(reached)
+        assert any("cell" in name for name in reached)
+        page.keyboard.press("Enter")
+        page.wait_for_selector(ENDED)
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.id") == "scrub"
+        page.keyboard.press("Home")
+        assert page.locator("#segment").inner_text().startswith("1 /")
+
+
+def test_a_maze_is_drawn_by_finger_on_a_phone(browser, url):
+    with page_at(browser, f"{url}/#task=maze", view=PHONE, has_touch=True) as page:
+        quick(page)
+        before = shown(page)
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        page.get_by_role("button", name="Draw open").click()
+        wall = before.index("#", 14)  # inside, beside an open cell or not: it is only repainted
+        page.locator(".cell").nth(wall).tap()
+        assert shown(page)[wall] == " "
+        page.get_by_role("button", name="Draw goal").click()
+        page.locator(".cell").nth(wall).tap()
+        assert shown(page).count("G") == 1
+        page.get_by_role("button", name="Draw wall").click()
+        page.locator(".cell").nth(before.index("S")).tap()
+        assert page.locator("#trouble").inner_text() == "The maze has no start S yet."
+        page.get_by_role("button", name="Hard", exact=True).click()
+        page.get_by_role("button", name="Solve", exact=True).tap()
+        page.wait_for_selector(ENDED)
+        puzzle, answer = before, shown(page)
+        assert "o" in answer
+        assert answer.count("S") == puzzle.count("S") == 1
+
+
+def test_a_link_shows_the_same_and_pictures_can_be_saved(browser, url):
+    image = pytest.importorskip("PIL.Image", reason="pip install -e '.[plots]'")
+    with page_at(browser, f"{url}/#task=sudoku-4x4&breadth=2&seed=7&halt=never&depth=4") as page:
+        quick(page)
+        page.get_by_role("button", name="Hardest").click()
+        puzzle, link = shown(page), page.url
+        assert re.search(r"seed=7", link)
+        solve(page)
+        answer = shown(page)
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="GIF").click()
+        moving = image.open(io.BytesIO(saved.value.path().read_bytes()))
+        assert (moving.format, moving.n_frames) == ("GIF", 5)  # the puzzle, then four segments
+        moving.seek(4)
+        assert len(moving.convert("RGB").getcolors(1 << 16)) > 2
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="SVG").click()
+        drawn = saved.value.path().read_text()
+        assert drawn.startswith("<svg")
+        assert drawn.count("<animate ") == 5
+    with page_at(browser, link) as page:
+        assert shown(page) == puzzle
+        assert page.locator("#seed").input_value() == "7"
+        assert page.locator("#depth-says").inner_text() == "4 segments"
+        quick(page)
+        solve(page)
+        assert shown(page) == answer
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("place", ["sudoku-4x4", "maze", "/docs"])
+def test_axe_finds_nothing_serious(browser, url, scheme, place):
+    axe = npm_file("axe-core/axe.min.js").read_text(encoding="utf-8")
+    options = {"color_scheme": scheme, "reduced_motion": "reduce", "bypass_csp": True}
+    context = browser.new_context(**options)
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    if place == "/docs":
+        page.goto(url + place)
+        page.wait_for_selector(".routes h2")
+    else:
+        page.goto(f"{url}/#task={place}&breadth=2")
+        page.wait_for_selector("html[data-ready]")
+        quick(page)
+        solve(page)
+        page.locator("#scrub").fill("2")  # doubt, flashes and small multiples are on the page
+    page.evaluate(axe)
+    found = page.evaluate("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']})")
+    context.close()
+    serious = [
+        (one["id"], one["nodes"][0]["html"][:120], one["nodes"][0]["failureSummary"])
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+def test_stopping_cancels_and_a_lost_server_is_said(browser, url):
+    with page_at(browser, f"{url}/#task=sudoku-9x9&halt=never&depth=512&breadth=8") as page:
+        page.get_by_role("button", name="Solve", exact=True).click()
+        page.wait_for_selector("#player:not([hidden])")
+        page.get_by_role("button", name="Stop").click()
+        assert page.locator("#verdict .headline").inner_text() == "Stopped"
+        assert page.get_by_role("button", name="Solve", exact=True).is_enabled()
