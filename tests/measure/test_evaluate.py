@@ -13,9 +13,9 @@ import pytest
 import eqr.measure.evaluate as module
 from eqr.data import PuzzleSet
 from eqr.errors import UserError
-from eqr.measure.candidates import CandidateTable, model_digest
 from eqr.measure.code import DECIDING, essence
 from eqr.measure.evaluate import Sweep, Workers, evaluate, fill
+from eqr.measure.table import CandidateTable, model_digest
 from eqr.solve import Budget, FirstToHalt, HaltHead, LowestResidual, MajorityVote
 from eqr.solve.engine import Engine
 from settling import Settling, assert_equal_up_to_rounding, puzzles_4x4
@@ -163,7 +163,7 @@ def test_a_full_disk_keeps_the_parts_that_were_written(tmp_path, monkeypatch):
             raise OSError(28, "No space left on device")
         save(*args, **columns)
 
-    monkeypatch.setattr("eqr.measure.candidates.np.savez", full)
+    monkeypatch.setattr("eqr.measure.table.np.savez", full)
     with pytest.raises(UserError, match="No space left on device"):
         run(tmp_path)
     folder = tmp_path / "depth-12-breadth-3"

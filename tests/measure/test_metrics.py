@@ -54,7 +54,7 @@ def test_every_metric_equals_its_definition(seed, starts):
     puzzles = puzzles_4x4(6)
     drawn = candidates_for(puzzles, starts, seed)
     results = outcomes(drawn, puzzles, TASK, list(RULES.values()))
-    said = report(results, list(RULES))
+    said = report(results, list(RULES)).to_json()
     right = [[bool((drawn.tokens[p, s] == puzzles.labels[p]).all()) for s in range(starts)] for p in range(6)]
     cells = [
         [float((drawn.tokens[p, s] == puzzles.labels[p]).mean()) for s in range(starts)] for p in range(6)
@@ -137,8 +137,8 @@ def test_padded_rows_never_count():
     padded = PuzzleSet.of(puzzles.task, puzzles.inputs, labels)
     drawn = candidates_for(puzzles, 2, 0)
     drawn.tokens[3] = 0
-    said = report(outcomes(drawn, padded, TASK, [First()]), ["first"])
-    kept = report(outcomes(drawn[:3], puzzles.take([0, 1, 2]), TASK, [First()]), ["first"])
+    said = report(outcomes(drawn, padded, TASK, [First()]), ["first"]).to_json()
+    kept = report(outcomes(drawn[:3], puzzles.take([0, 1, 2]), TASK, [First()]), ["first"]).to_json()
     assert said["n"] == 3
     assert said["exact"] == kept["exact"]
     assert said["pass_at"] == kept["pass_at"]
@@ -161,7 +161,7 @@ def test_a_race_is_scored_by_its_winner_only():
     drawn = candidates_for(puzzles, 3, 4)
     drawn.status[:] = Status.CANCELLED
     drawn.status[:, 1] = Status.HALTED
-    said = report(outcomes(drawn, puzzles, TASK, [FirstToHalt()]), ["race"])
+    said = report(outcomes(drawn, puzzles, TASK, [FirstToHalt()]), ["race"]).to_json()
     assert "exact" not in said
     wins = (drawn.tokens[:, 1] == puzzles.labels).all(axis=1)
     assert said["selected"]["race"]["exact"]["value"] == pytest.approx(wins.mean())
@@ -209,33 +209,33 @@ def test_difficulty_bins_hold_every_puzzle_once():
     ratings = rng.integers(0, 40, 200).astype(np.int32)
     right = rng.random((200, 1)) < 0.5
     bins = by_rating(ratings, right)
-    assert sum(one["exact"]["n"] for one in bins) == 200
-    assert all(before["to"] < after["from"] for before, after in pairwise(bins))
+    assert sum(one.exact.n for one in bins) == 200
+    assert all(before.high < after.low for before, after in pairwise(bins))
     for one in bins:
-        inside = (ratings >= one["from"]) & (ratings <= one["to"])
-        assert one["exact"]["value"] == pytest.approx(right[inside].mean())
+        inside = (ratings >= one.low) & (ratings <= one.high)
+        assert one.exact.value == pytest.approx(right[inside].mean())
     assert by_rating(np.zeros(5, np.int32), right[:5]) == []
     skewed = np.array([0] * 90 + [1] * 6 + [7, 9, 30, 31], np.int32)  # a long tail of single puzzles
-    sizes = [one["exact"]["n"] for one in by_rating(skewed, np.ones((100, 1), bool))]
+    sizes = [one.exact.n for one in by_rating(skewed, np.ones((100, 1), bool))]
     assert sizes == [90, 10]
 
 
 def test_path_independence_ignores_the_order_of_puzzles():
     right = np.array([[True, False], [False, True], [True, True]])
     said = [path_independence(right[list(order)]) for order in permutations(range(3))]
-    assert all(one["of_means"]["value"] == pytest.approx(0.0) for one in said)
-    assert all(one["per_puzzle"]["value"] == pytest.approx(1 / 3) for one in said)
+    assert all(one.of_means.value == pytest.approx(0.0) for one in said)
+    assert all(one.per_puzzle.value == pytest.approx(1 / 3) for one in said)
 
 
 def test_the_difference_of_means_has_the_error_of_a_paired_difference():
     rng = np.random.default_rng(0)
     chances = rng.random((2048, 1)) < 0.9
     right = rng.random((2048, 128)) < np.where(chances, 0.95, 0.3)
-    said = path_independence(right)["of_means"]
+    said = path_independence(right).of_means
     apart = right.mean(axis=1) - right[:, 0]
     half = 1.96 * apart.std() / 2048**0.5
-    assert said["low"] == 0.0, "2,048 puzzles cannot tell so small a difference from none"
-    assert said["high"] == pytest.approx(half + abs(apart.mean()), rel=0.1)
+    assert said.low == 0.0, "2,048 puzzles cannot tell so small a difference from none"
+    assert said.high == pytest.approx(half + abs(apart.mean()), rel=0.1)
     shifted = average_distance(apart - 0.2)
     assert shifted.low == pytest.approx(shifted.value - half, rel=0.05)
     assert shifted.high == pytest.approx(shifted.value + half, rel=0.05)

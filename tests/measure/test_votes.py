@@ -42,13 +42,13 @@ def answered(puzzles: PuzzleSet, starts: int = 2) -> Candidates:
 
 def scores(candidates: Candidates, puzzles: PuzzleSet) -> tuple[float, float]:
     said = variant_votes(candidates, puzzles)
-    return said["top_1"]["value"], said["top_2"]["value"]
+    return said["top_1"].value, said["top_2"].value
 
 
 def test_variants_that_agree_are_right_and_puzzles_are_counted_once(puzzles):
     assert has_variants(puzzles)
     assert scores(answered(puzzles), puzzles) == (1.0, 1.0)
-    assert variant_votes(answered(puzzles), puzzles)["top_1"]["n"] == 2
+    assert variant_votes(answered(puzzles), puzzles)["top_1"].n == 2
 
 
 def test_the_majority_outvotes_single_mistakes(puzzles):
@@ -73,7 +73,7 @@ def test_cancelled_starts_and_padding_do_not_vote(puzzles):
         candidates.status[row] = Status.CANCELLED
     assert scores(candidates, puzzles) == (1.0, 1.0)
     puzzles.labels[1::2] = 0
-    assert variant_votes(candidates, puzzles)["top_1"]["n"] == 1
+    assert variant_votes(candidates, puzzles)["top_1"].n == 1
 
 
 def test_other_sets_have_no_variants():

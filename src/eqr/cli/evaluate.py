@@ -156,8 +156,8 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
 
 
 def _default_out(model: str, reasoner: Any, puzzles: "PuzzleSet", sweep: "Sweep", split: str) -> Path:
-    from eqr.measure.candidates import model_digest
     from eqr.measure.code import code_digest
+    from eqr.measure.table import model_digest
     from eqr.model.lookup import local_model, shipped
 
     made_by = (puzzles.digest, model_digest(reasoner), code_digest())

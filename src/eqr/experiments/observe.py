@@ -17,10 +17,10 @@ from eqr.data.splits import sample
 from eqr.experiments.costs import observe_cost, observe_shape
 from eqr.experiments.looks import RATINGS, Cost, Curve, Look, Modes, Puzzles, Shape, Solve, Trajectory, rated
 from eqr.experiments.score import mode_numbers, numbers_of, within
-from eqr.measure.candidates import CandidateTable, Manifest, model_digest
 from eqr.measure.diagnostics import landscape
 from eqr.measure.evaluate import fill
 from eqr.measure.statistics import powers_of_two
+from eqr.measure.table import CandidateTable, Manifest, model_digest
 from eqr.measure.traces import run_traces
 from eqr.model.reasoner import Reasoner
 from eqr.runs import RunFolder

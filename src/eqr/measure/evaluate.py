@@ -18,8 +18,8 @@ import numpy as np
 from eqr.data import PuzzleSet
 from eqr.errors import UserError
 from eqr.measure.accounting import equivalent_layers, flops
-from eqr.measure.candidates import CandidateTable, Manifest, model_digest
 from eqr.measure.metrics import Outcomes, outcomes, report
+from eqr.measure.table import CandidateTable, Manifest, model_digest
 from eqr.measure.votes import has_variants, variant_votes
 from eqr.model.config import ReasonerConfig
 from eqr.model.reasoner import Reasoner
@@ -226,7 +226,7 @@ def score(
                 "halting": None if budget.halting is None else budget.halting.to_json(),
                 "race": budget.race,
                 "uses_verifier": budget.uses_verifier,
-                **report(results, list(select)),
+                **report(results, list(select)).to_json(),
                 **voted.get((column, breadth), {}),
                 "equivalent_layers": equivalent_layers(reasoner.config, nfe),
                 "flops": flops(reasoner.config, nfe),
@@ -243,7 +243,12 @@ def _votes(
     """Score the votes over variants, whose rows lie in several parts."""
     whole = Candidates.joined([block.candidates for block in table.blocks()])
     return {
-        (column, breadth): {"variant_votes": variant_votes(whole[:, :breadth, column], puzzles)}
+        (column, breadth): {
+            "variant_votes": {
+                tries: won.to_json()
+                for tries, won in variant_votes(whole[:, :breadth, column], puzzles).items()
+            }
+        }
         for column, breadth in pairs
     }
 

@@ -7,12 +7,12 @@ task's check is named `verified`. Puzzles without labels (padding) never count.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eqr.data import PuzzleSet
+from eqr.measure.scores import OverBreadths, OverStarts, PathIndependence, RatingBin, Scores, Selected
 from eqr.measure.statistics import (
     Estimate,
     average,
@@ -88,52 +88,45 @@ def outcomes(
     )
 
 
-def report(results: Outcomes, names: Sequence[str]) -> dict[str, Any]:
-    """Return every metric as plain data; `names` are those of the selection rules, in order."""
-    said: dict[str, Any] = {
-        "n": len(results.right),
-        "nfe": average(results.nfe.sum(axis=1)).to_json(),
-        "halted": float((results.status == Status.HALTED).mean()),
-        "selected": {name: _selected(results, column) for column, name in enumerate(names)},
-    }
-    if results.complete:  # what averages over starts needs all of them
-        said.update(_averages(results))
-        said.update(_breadth(results) if results.right.shape[1] > 1 else {})
-    return said
+def report(results: Outcomes, names: Sequence[str]) -> Scores:
+    """Return every metric; `names` are those of the selection rules, in order."""
+    several = results.right.shape[1] > 1
+    return Scores(
+        n=len(results.right),
+        nfe=average(results.nfe.sum(axis=1)),
+        halted=float((results.status == Status.HALTED).mean()),
+        selected={name: _selected(results, column) for column, name in enumerate(names)},
+        starts=_starts(results) if results.complete else None,
+        breadths=_breadths(results) if results.complete and several else None,
+    )
 
 
-def _averages(results: Outcomes) -> dict[str, Any]:
-    return {
-        "exact": over_starts(results.right).to_json(),
-        "token": average(results.share_right.mean(axis=1)).to_json(),
-        "valid": over_starts(results.valid).to_json(),
-        "depth_used": average(results.depth.mean(axis=1)).to_json(),
-        "by_rating": by_rating(results.ratings, results.right),
-    }
+def _starts(results: Outcomes) -> OverStarts:
+    return OverStarts(
+        exact=over_starts(results.right),
+        token=average(results.share_right.mean(axis=1)),
+        valid=over_starts(results.valid),
+        depth_used=average(results.depth.mean(axis=1)),
+        by_rating=by_rating(results.ratings, results.right),
+    )
 
 
-def _breadth(results: Outcomes) -> dict[str, Any]:
-    right, breadth = results.right, results.right.shape[1]
-    widths = powers_of_two(breadth)
-    return {
-        "pass_at": {str(k): share(pass_at(k, right)).to_json() for k in widths},
-        "oracle_any_correct": share(np.asarray(right.any(axis=1))).to_json(),
-        "path_independence": path_independence(right),
-        "expected": {
-            "residual": {
-                str(b): share(expected_of_lowest(results.costs, right, b)).to_json() for b in widths
-            },
-            "majority": {str(b): share(expected_of_vote(results.ids, right, b)).to_json() for b in widths},
+def _breadths(results: Outcomes) -> OverBreadths:
+    right, widths = results.right, powers_of_two(results.right.shape[1])
+    return OverBreadths(
+        pass_at={k: share(pass_at(k, right)) for k in widths},
+        oracle_any_correct=share(np.asarray(right.any(axis=1))),
+        path_independence=path_independence(right),
+        expected={
+            "residual": {b: share(expected_of_lowest(results.costs, right, b)) for b in widths},
+            "majority": {b: share(expected_of_vote(results.ids, right, b)) for b in widths},
         },
-    }
+    )
 
 
-def _selected(results: Outcomes, column: int) -> dict[str, Any]:
+def _selected(results: Outcomes, column: int) -> Selected:
     rows, starts = np.arange(len(results.right)), results.chosen[:, column]
-    return {
-        "exact": share(results.right[rows, starts]).to_json(),
-        "valid": share(results.valid[rows, starts]).to_json(),
-    }
+    return Selected(exact=share(results.right[rows, starts]), valid=share(results.valid[rows, starts]))
 
 
 def over_starts(hits: NDArray[np.bool_]) -> Estimate:
@@ -141,27 +134,23 @@ def over_starts(hits: NDArray[np.bool_]) -> Estimate:
     return share(hits.mean(axis=1))
 
 
-def path_independence(right: NDArray[np.bool_]) -> dict[str, Any]:
+def path_independence(right: NDArray[np.bool_]) -> PathIndependence:
     """Return how far the mean over starts is from the first start: per puzzle, and of the two accuracies.
 
     The paper defines the first (E|Acc_B - Acc_1|); the figures it prints are of the size of the second.
     """
     apart = right.mean(axis=1) - right[:, 0]
-    return {
-        "per_puzzle": average(np.abs(apart)).to_json(),
-        "of_means": average_distance(apart).to_json(),
-    }
+    return PathIndependence(per_puzzle=average(np.abs(apart)), of_means=average_distance(apart))
 
 
-def by_rating(ratings: NDArray[np.int32], right: NDArray[np.bool_]) -> list[dict[str, Any]]:
+def by_rating(ratings: NDArray[np.int32], right: NDArray[np.bool_]) -> list[RatingBin]:
     """Return exact accuracy in bins of difficulty that hold about equally many puzzles, none only a few."""
     if not len(ratings) or ratings.min() == ratings.max():
         return []
-    said = []
-    for low, high in _bins(ratings):
-        inside = (ratings >= low) & (ratings <= high)
-        said.append({"from": low, "to": high, "exact": over_starts(right[inside]).to_json()})
-    return said
+    return [
+        RatingBin(low=low, high=high, exact=over_starts(right[(ratings >= low) & (ratings <= high)]))
+        for low, high in _bins(ratings)
+    ]
 
 
 def _bins(ratings: NDArray[np.int32]) -> list[tuple[int, int]]:

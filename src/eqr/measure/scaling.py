@@ -96,16 +96,16 @@ def difficulty_rows(traces: Traces, rule: HaltingRule | None = None) -> list[Dif
     _, ratings = difficulty(traces)
     rows = []
     for part in by_rating(ratings, traces.right[:, :, -1]):
-        inside = (ratings >= part["from"]) & (ratings <= part["to"])
+        inside = (ratings >= part.low) & (ratings <= part.high)
         low, middle, high = np.quantile(used[inside], (0.25, 0.5, 0.75))
         rows.append(
             DifficultyRow(
-                rating_from=part["from"],
-                rating_to=part["to"],
+                rating_from=part.low,
+                rating_to=part.high,
                 puzzles=int(inside.sum()),
-                exact=part["exact"]["value"],
-                low=part["exact"]["low"],
-                high=part["exact"]["high"],
+                exact=part.exact.value,
+                low=part.exact.low,
+                high=part.exact.high,
                 depth_median=float(middle),
                 depth_quarter=float(low),
                 depth_three_quarters=float(high),

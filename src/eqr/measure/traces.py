@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from eqr.data import PuzzleSet
 from eqr.errors import UserError
-from eqr.measure.candidates import CandidateTable, Manifest, model_digest
 from eqr.measure.cycles import ROUNDS
 from eqr.measure.diagnostics import MODE_RULES, Basins, ModeRules, name_basins
 from eqr.measure.evaluate import fill
+from eqr.measure.table import CandidateTable, Manifest, model_digest
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Reading
 from eqr.solve import races

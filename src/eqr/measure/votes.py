@@ -4,12 +4,10 @@ Every start of every variant casts its answer, undone to the original; more vote
 halt score (`eqr.tasks.mini_arc_variants.vote`). ARC allows two tries, so the first two answers are scored.
 """
 
-from typing import Any
-
 import numpy as np
 
 from eqr.data import PuzzleSet
-from eqr.measure.statistics import share
+from eqr.measure.statistics import Estimate, share
 from eqr.solve.candidates import Candidates
 from eqr.tasks.mini_arc_variants import Variant, symmetries, vote
 
@@ -21,7 +19,7 @@ def has_variants(puzzles: PuzzleSet) -> bool:
     return bool(puzzles.facts.get("variant", np.zeros(1)).any())
 
 
-def variant_votes(candidates: Candidates, puzzles: PuzzleSet) -> dict[str, Any]:
+def variant_votes(candidates: Candidates, puzzles: PuzzleSet) -> dict[str, Estimate]:
     """Score candidates (puzzles, starts) by groups of variants: how often the right answer is voted first."""
     undone = [Variant.from_name(name)[1] for name in puzzles.identity_names]
     order = np.argsort(puzzles.groups, kind="stable")
@@ -38,4 +36,4 @@ def variant_votes(candidates: Candidates, puzzles: PuzzleSet) -> dict[str, Any]:
         )
         agreed = (place for place, one in enumerate(ranked) if np.array_equal(one.answer, right))
         places.append(next(agreed, len(ranked) + max(TRIES)))
-    return {f"top_{tries}": share(np.array(places) < tries).to_json() for tries in TRIES}
+    return {f"top_{tries}": share(np.array(places) < tries) for tries in TRIES}

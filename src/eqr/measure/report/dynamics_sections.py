@@ -7,7 +7,6 @@ import numpy as np
 
 from eqr.data import PuzzleSet
 from eqr.files import read_json, write_json
-from eqr.measure.candidates import model_digest
 from eqr.measure.over_training import FOLLOWED, modes_over_training, tracking_rows
 from eqr.measure.plots_landscape import modes_over_training as draw_modes
 from eqr.measure.plots_landscape import stability_figure, tracking
@@ -15,6 +14,7 @@ from eqr.measure.report.parts import Picture, Section, Sheet, decimals, percent,
 from eqr.measure.report.source import ReportPlan, Source
 from eqr.measure.results import StabilityRow
 from eqr.measure.stability import stability
+from eqr.measure.table import model_digest
 from eqr.runs import RunFolder
 from eqr.solve.budget import Budget
 from eqr.train.schedule import SegmentedOnline

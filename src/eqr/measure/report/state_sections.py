@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from eqr.measure.candidates import model_digest
 from eqr.measure.code import code_digest
 from eqr.measure.diagnostics import MODE_RULES, Basins, Landscape, Mode, landscape
 from eqr.measure.plots_grids import telling_segments, trajectory_figure
@@ -16,6 +15,7 @@ from eqr.measure.report.parts import Picture, Section, Sheet, decimals, percent,
 from eqr.measure.report.source import ReportPlan, Source
 from eqr.measure.results import Row
 from eqr.measure.scaling import mode_rows
+from eqr.measure.table import model_digest
 from eqr.measure.traces import Traces
 
 
