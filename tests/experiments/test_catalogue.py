@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from eqr.errors import UserError
-from eqr.experiments.build import build, run_key
+from eqr.experiments.build import build, run_key, told_apart
 from eqr.experiments.catalogue import CLAIMS, EXPERIMENTS
 from eqr.experiments.experiment import Cell
 from eqr.experiments.tables import cell_name
 from eqr.experiments.traits import traits
+from eqr.value import Value
 
 RI_ON, RI_OFF = {"RI": True, "NI": False}, {"RI": False, "NI": False}
 BOTH = {"RI": True, "NI": True}
@@ -122,6 +123,18 @@ def test_the_seed_and_nothing_else_but_the_recipe_names_a_run():
     assert two is not None
     assert run_key(one) != run_key(two)
     assert run_key(one) == run_key(one.replace(name="another"))
+
+
+def test_a_field_that_the_code_gains_later_keeps_the_keys():
+    class Before(Value):
+        kind: str = "start"
+        width: int = 3
+
+    class After(Before):
+        gained: float = 0.5
+
+    assert told_apart(After(width=4)) == told_apart(Before(width=4)) == {"kind": "start", "width": 4}
+    assert told_apart(After(gained=1.0)) != told_apart(Before())
 
 
 def test_contrasts_name_cells_that_exist():

@@ -1,5 +1,7 @@
 """From a cell of an experiment to the recipe that is trained for it."""
 
+import hashlib
+import json
 from functools import cache, reduce
 from typing import Any
 
@@ -8,6 +10,7 @@ from eqr.experiments.experiment import Cell, Scale, Setting
 from eqr.experiments.traits import require
 from eqr.recipes import recipe_named, variant_named
 from eqr.train.recipe import Generated, Recipe
+from eqr.value import Value
 
 SMOKE_STEPS = 2
 
@@ -65,5 +68,25 @@ def _shorter(recipe: Recipe, depth: int) -> Any:
 
 def run_key(recipe: Recipe) -> str:
     """Return what names a run in the store: everything that decides its weights, so not its name."""
-    saving = type(recipe.saving)()
-    return recipe.replace(name="run", saving=saving).digest()
+    told = told_apart(recipe.replace(name="run", saving=type(recipe.saving)()))
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def told_apart(value: Any) -> Any:
+    """Return what distinguishes a value from its kind's defaults, as plain data.
+
+    So a field that a later version of the code adds, with a default that changes nothing, keeps every key.
+    """
+    if isinstance(value, Value):
+        fields = type(value).model_fields
+        held = {name: getattr(value, name) for name in fields}
+        return {
+            name: told_apart(part)
+            for name, part in held.items()
+            if name == "kind" or part != fields[name].get_default(call_default_factory=True)
+        }
+    if isinstance(value, list | tuple):
+        return [told_apart(part) for part in value]
+    if isinstance(value, dict):
+        return {str(name): told_apart(part) for name, part in value.items()}
+    return value
