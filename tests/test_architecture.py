@@ -22,7 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("train",),
     ("measure",),
     ("recipes",),
-    ("experiments", "reproduce"),
+    ("experiments", "reproduce", "notebook"),
     ("serve", "client"),
     ("cli", "__main__"),
 )

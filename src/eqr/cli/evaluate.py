@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-DEFAULT_RULES = ("residual", "logits", "majority", "halt", "verified")
-
 
 @app.command()
 def evaluate(
@@ -84,25 +82,9 @@ def _sweep(
     depth: str | None, breadth: str, halt: str, select: list[str] | None, budget: dict[str, Any]
 ) -> "Sweep":
     from eqr.measure.evaluate import Sweep
-    from eqr.solve import Budget, FirstToHalt, parse_halting, parse_selection
 
-    rule = parse_halting(halt)
-    budget["halting"] = None if rule is None else rule.to_json()
-    more = {"first-to-halt": rule is not None, "probe": budget["probe"]}
-    names = select or [*DEFAULT_RULES, *(name for name, wanted in more.items() if wanted)]
-    if budget["race"] and not select:
-        names = ["first-to-halt"]
-    rules = {name: parse_selection(name) for name in names}
-    budget["probe"] = budget["probe"] or any(rule.needs_probe for rule in rules.values())
-    made = Budget.from_json(budget, where="evaluate")
-    if "first-to-halt" in rules:
-        rules["first-to-halt"] = FirstToHalt(abreast=made.abreast)
-    return Sweep(
-        budget=made,
-        depths=() if depth is None else _numbers(depth, "--depth"),
-        breadths=_numbers(breadth, "--breadth"),
-        select=rules,
-    )
+    depths = () if depth is None else _numbers(depth, "--depth")
+    return Sweep.asked(depths, _numbers(breadth, "--breadth"), halt=halt, select=select or (), **budget)
 
 
 def _run(

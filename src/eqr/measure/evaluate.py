@@ -28,8 +28,9 @@ from eqr.solve.budget import Budget, usual_depth
 from eqr.solve.candidates import WINDOW, Candidates
 from eqr.solve.engine import SLOTS, Engine
 from eqr.solve.gather import Gather
+from eqr.solve.halting import HaltingRule, parse_halting
 from eqr.solve.line import Puzzle
-from eqr.solve.selection import SelectionRule, named_selections
+from eqr.solve.selection import FirstToHalt, SelectionRule, named_selections, parse_selection
 from eqr.tasks import task_named
 from eqr.tasks.base import Task
 
@@ -37,6 +38,8 @@ PART = 256
 """Puzzles saved at a time."""
 MOST_BYTES = 8 << 30
 """Candidates of one part, which are in memory at once."""
+RULES = ("residual", "logits", "majority", "halt", "verified")
+"""Selection rules that are scored where nobody names any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +80,34 @@ class Sweep:
     breadths: tuple[int, ...]
     select: Mapping[str, SelectionRule] | Sequence[str]
     """Rules by name, or the words that the command line takes."""
+
+    @classmethod
+    def asked(
+        cls,
+        depths: Sequence[int],
+        breadths: Sequence[int],
+        *,
+        halt: HaltingRule | str = "never",
+        select: Sequence[str] = (),
+        **dynamics: Any,
+    ) -> "Sweep":
+        """Build a sweep from rules as typed on the command line; without `select`, all that fit are scored.
+
+        `dynamics` are further fields of the budget: race, abreast, noise, damping, probe, seed.
+        """
+        rule = parse_halting(halt) if isinstance(halt, str) else halt
+        race, probe = bool(dynamics.get("race")), bool(dynamics.get("probe"))
+        more = {"first-to-halt": rule is not None, "probe": probe}
+        names = list(select) or [*RULES, *(name for name, wanted in more.items() if wanted)]
+        if race and not select:
+            names = ["first-to-halt"]
+        rules = {name: parse_selection(name) for name in names}
+        dynamics["probe"] = probe or any(rule.needs_probe for rule in rules.values())
+        dynamics["halting"] = None if rule is None else rule.to_json()
+        budget = Budget.from_json(dynamics, where="evaluate")
+        if "first-to-halt" in rules:
+            rules["first-to-halt"] = FirstToHalt(abreast=budget.abreast)
+        return cls(budget=budget, depths=tuple(depths), breadths=tuple(breadths), select=rules)
 
     def for_model(self, config: ReasonerConfig) -> "Sweep":
         """Return the sweep with a depth, where nobody asked for one."""

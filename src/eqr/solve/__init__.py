@@ -18,7 +18,7 @@ from eqr.solve.halting import (
 )
 from eqr.solve.line import Puzzle
 from eqr.solve.loading import load_reasoner
-from eqr.solve.rollout import rollout
+from eqr.solve.rollout import Trajectories, rollout
 from eqr.solve.selection import (
     First,
     FirstToHalt,
@@ -59,6 +59,7 @@ __all__ = [
     "Session",
     "Solver",
     "Status",
+    "Trajectories",
     "VerifiedFirst",
     "load_reasoner",
     "parse_halting",

@@ -7,6 +7,7 @@ that has stopped is taken out of the batch, so it can never change again.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Literal, overload
 
 import numpy as np
 import torch
@@ -232,6 +233,18 @@ def unroll(dynamics: Dynamics, rows: Rows) -> Iterator[Step]:
             rows, numbers = rows.take(going), numbers[going]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Trajectories:
+    """Candidates with the latents they came through; a row that has ended stays where it is."""
+
+    candidates: Candidates
+    answer: Tensor
+    """(rows, segments + 1, sites, width): the answer state z_H before and after every segment."""
+    scratch: Tensor | None
+    """The scratch state z_L likewise; None for systems with one state."""
+
+
+@overload
 def rollout(
     reasoner: Reasoner,
     puzzles: Tokens,
@@ -240,10 +253,37 @@ def rollout(
     restarts: NDArray[np.int64] | int = 0,
     identities: NDArray[np.int32] | None = None,
     window: int = WINDOW,
-) -> Candidates:
+    keep_states: Literal[False] = False,
+) -> Candidates: ...
+
+
+@overload
+def rollout(
+    reasoner: Reasoner,
+    puzzles: Tokens,
+    budget: Budget | None = None,
+    *,
+    restarts: NDArray[np.int64] | int = 0,
+    identities: NDArray[np.int32] | None = None,
+    window: int = WINDOW,
+    keep_states: Literal[True],
+) -> Trajectories: ...
+
+
+def rollout(
+    reasoner: Reasoner,
+    puzzles: Tokens,
+    budget: Budget | None = None,
+    *,
+    restarts: NDArray[np.int64] | int = 0,
+    identities: NDArray[np.int32] | None = None,
+    window: int = WINDOW,
+    keep_states: bool = False,
+) -> Candidates | Trajectories:
     """Run one trajectory per puzzle (rows, cells), all at once; `restarts` numbers each row's start.
 
     Breadth and racing are the engine's: here the budget's depth, halting, dynamics and seed count.
+    `keep_states` returns the latents of every segment too.
     """
     budget = budget or Budget()
     if not len(puzzles):
@@ -256,9 +296,22 @@ def rollout(
     ended = Candidates.empty(len(puzzles), cells=puzzles.shape[1], window=dynamics.window)
     began = np.full(len(puzzles), time.perf_counter())
     with torch.inference_mode():
-        for step in unroll(dynamics, dynamics.begin(puzzles, keys, identities)):
+        begun = dynamics.begin(puzzles, keys, identities)
+        states = [_copy(begun.state)] if keep_states else []
+        for step in unroll(dynamics, begun):
+            if keep_states:
+                states.append(_copy(states[-1]))
+                states[-1].put(step.numbers, step.advanced.rows.state)
             chosen = step.advanced.done.nonzero().squeeze(1)
             if len(chosen):
                 numbers = step.numbers[chosen].cpu().numpy()
                 ended.put(numbers, dynamics.candidates(step.advanced, chosen, began[numbers]))
-    return ended
+    if not keep_states:
+        return ended
+    latents = zip(*(state.tensors() for state in states), strict=True)
+    kept = [torch.stack(segments).permute(2, 0, 1, 3) for segments in latents]
+    return Trajectories(candidates=ended, answer=kept[0], scratch=kept[1] if len(kept) > 1 else None)
+
+
+def _copy(state: State) -> State:
+    return State(*(latent.clone() for latent in state.tensors()))
