@@ -78,7 +78,7 @@ def test_a_killed_process_ends_the_job_with_a_word_and_a_checkpoint(tmp_path):
     write_json(tmp_path / "recipe.json", recipe.to_json())
     run = tmp_path / "run"
     first, second = start(tmp_path, run)
-    for _ in range(1200):
+    for _ in range(6000):
         if list((run / "checkpoints").glob("step-*")) or first.poll() is not None:
             break
         time.sleep(0.05)

@@ -1,6 +1,8 @@
 """A whole run in its folder: what it leaves, going on after any interruption, and how it fails."""
 
 import json
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -361,3 +363,25 @@ def test_an_interrupt_checkpoints_and_leaves_the_test_set_alone(straight, tmp_pa
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     train(small_recipe(), run, resume=True, quiet=True)
     assert_same_run(straight[0], run)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="has terminals of another kind")
+def test_closing_the_terminal_keeps_what_was_learned(tmp_path):
+    import pty
+
+    saving = Saving(checkpoint_every=1_000_000)
+    write_json(tmp_path / "recipe.json", small_recipe(steps=1_000_000, saving=saving).to_json())
+    run = tmp_path / "run"
+    words = ["-m", "eqr", "train", str(tmp_path / "recipe.json"), "--out", str(run)]
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(sys.executable, [sys.executable, *words])
+    while not (run / "metrics.jsonl").is_file() or not (run / "metrics.jsonl").read_text():
+        select.select([terminal], [], [], 0.05)[0] and os.read(terminal, 10_000)
+        assert os.waitpid(process, os.WNOHANG) == (0, 0)
+    os.close(terminal)  # every write to it is an error from now on
+    _, status = os.waitpid(process, 0)
+    assert os.waitstatus_to_exitcode(status) == 128 + signal.SIGHUP
+    assert Checkpoints(run / "checkpoints", 1).latest().checkpoint.step > 0
+    assert not (run / ".lock").exists()
