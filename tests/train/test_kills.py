@@ -20,4 +20,4 @@ def test_killing_a_run_at_random_moments_changes_nothing():
     said = json.loads(done.stdout)
     assert said["differences"] == []
     assert said["kills"] == 8
-    assert len({row["phase"] for row in said["by"]}) > 2
+    assert len({row["phase"] for row in said["by"]}) > 1
