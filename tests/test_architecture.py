@@ -16,6 +16,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors", "value", "files", "progress", "signals", "locks"),
     ("tasks",),
     ("data",),
+    ("cpu",),
     ("model",),
     ("runs",),
     ("solve",),

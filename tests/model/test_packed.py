@@ -6,6 +6,7 @@ from fixtures import ATTENTION, puzzles_of, small
 from torch.nn import functional as F
 
 from eqr.model import packed as packing
+from eqr.model import tiled
 from eqr.model.config import STILL
 from eqr.model.cut import RowPool, segment_and_read
 from eqr.model.packed import packed, product
@@ -18,6 +19,7 @@ needs_mkl = pytest.mark.skipif(not packing._supported(), reason="PyTorch has no 
 def used(monkeypatch) -> list[int]:
     """Pack weights of any size, and note the rows of every packed product."""
     monkeypatch.setattr(packing, "SMALLEST_BYTES", 0)
+    monkeypatch.setattr(tiled, "LARGEST_WEIGHTS", 0)
     found: list[int] = []
     multiply = torch.ops.mkl._mkl_linear
 

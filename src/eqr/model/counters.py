@@ -54,7 +54,7 @@ def truncated_normal(keys: Tensor, stream: int, tokens: int, width: int) -> Tens
 def _uniform(keys: Tensor, tokens: int, width: int) -> Tensor:
     """Hash keys and counters to numbers above 0, at most 1, (tokens, rows, width)."""
     if is_plain(keys, torch.int64):
-        from eqr.model import kernels
+        from eqr.cpu import kernels
 
         uniform = keys.new_empty(tokens, len(keys), width, dtype=torch.float32)
         kernels.uniform(keys.data_ptr(), uniform.data_ptr(), tokens, len(keys), width)

@@ -13,17 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from eqr.model.packed import product
-from eqr.model.passes import (
-    EPSILON,
-    gate,
-    gate_,
-    gate_gradient,
-    is_plain,
-    normalise,
-    normalise_gradient,
-    swept,
-)
+from eqr.model.passes import EPSILON, gate, normalise, normalise_gradient, swept
+from eqr.model.tiled import fits, mix, say, say_gradient
 
 ABSENT = -1
 """In a table: nothing here, which counts as zeros."""
@@ -52,27 +43,31 @@ class Exchange(nn.Module, ABC):
         """D(messages): (places, rows, width) to (sites, rows, width)."""
 
     @abstractmethod
-    def add_and_normalise(self, h: Tensor, messages: Tensor) -> tuple[Tensor, Tensor]:
-        """R(h + D(messages)) for plain tensors, and the factors that its gradient needs."""
+    def mix(
+        self, h: Tensor, ups: Sequence[Tensor], downs: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """R(h + D(MLP(C(h)))) for plain tensors, the factors its gradient needs, and C(h) if it was kept."""
 
     @abstractmethod
-    def to_messages(self, towards: Tensor) -> Tensor:
-        """D transposed, for plain tensors."""
-
-    @abstractmethod
-    def add_to_sites(self, towards: Tensor, to_collected: Tensor) -> Tensor:
-        """`towards` + C transposed (to_collected), for plain tensors; `towards` may be overwritten."""
+    def gradient(
+        self,
+        inner: Tensor,
+        h: Tensor,
+        collected: Tensor | None,
+        ups: Sequence[Tensor],
+        downs: Sequence[Tensor],
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """Gradients of h, ups and downs, given that of h + D(MLP(C(h))), which may be overwritten."""
 
 
 def exchange(h: Tensor, along: Exchange, ups: Sequence[Tensor], downs: Sequence[Tensor]) -> Tensor:
     """Mix h (sites, rows, width); the MLP of part i of the places has weights ups[i] and downs[i]."""
-    plain = swept(h, graph=True) and all(is_plain(w, torch.float32, graph=True) for w in (*ups, *downs))
-    if not plain or torch.is_autocast_enabled("cpu"):
+    if not fits(h, (*ups, *downs)):
         return _composed(h, along, *ups, *downs)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (h, *ups, *downs)):
         mixed: Tensor = _Exchange.apply(h, along, *ups, *downs)  # type: ignore[no-untyped-call]  # PyTorch's own
         return mixed
-    return _forward(h, along, ups, downs, keep=False)[0]
+    return along.mix(h, ups, downs)[0]
 
 
 def _composed(h: Tensor, along: Exchange, *weights: Tensor) -> Tensor:
@@ -83,57 +78,30 @@ def _composed(h: Tensor, along: Exchange, *weights: Tensor) -> Tensor:
     return normalise(h + along.deliver(torch.cat(said)), dim=2)
 
 
-def _forward(
-    h: Tensor, along: Exchange, ups: Sequence[Tensor], downs: Sequence[Tensor], *, keep: bool
-) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-    collected = along.collect(h)
-    messages = h.new_empty(len(collected), *h.shape[1:])
-    projections = []
-    places = along.parts(collected), along.parts(messages)
-    for part, said, up, down in zip(*places, ups, downs, strict=True):
-        both = product(part.flatten(0, 1), up)
-        torch.mm(gate(both, 1) if keep else gate_(both, 1), down.t(), out=said.flatten(0, 1))
-        projections.append(both)
-    out, scale = along.add_and_normalise(h, messages)
-    return out, scale, collected, projections
-
-
 class _Exchange(torch.autograd.Function):
-    """The same with its gradient, which stores what was collected, the projections and the result."""
+    """The same with its gradient, which stores what was collected and the result."""
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, along: Exchange, *weights: Tensor) -> Tensor:
-        ups, downs = weights[: len(weights) // 2], weights[len(weights) // 2 :]
-        out, scale, collected, projections = _forward(h, along, ups, downs, keep=True)
-        ctx.along, ctx.count = along, len(ups)
-        ctx.save_for_backward(h, out, scale, collected, *weights, *projections)
+        ctx.along, ctx.count = along, len(weights) // 2
+        out, scale, collected = along.mix(h, weights[: ctx.count], weights[ctx.count :])
+        ctx.save_for_backward(h, out, scale, collected, *weights)
         return out
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        h, out, scale, collected, *others = ctx.saved_tensors
-        along, count = ctx.along, ctx.count
-        ups, downs, projections = others[:count], others[count : 2 * count], others[2 * count :]
+        h, out, scale, collected, *weights = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient is to be differentiated again
-            wanted = (h, *ups, *downs)
-            mixed = _composed(h, along, *ups, *downs)
-            found = torch.autograd.grad(mixed, wanted, gradients, create_graph=True, allow_unused=True)
+            mixed = _composed(h, ctx.along, *weights)
+            found = torch.autograd.grad(mixed, (h, *weights), gradients, create_graph=True, allow_unused=True)
             return found[0], None, *found[1:]
         width = out.shape[2]
         inner = normalise_gradient(
             gradients[0].reshape(-1, width), out.view(-1, width), scale.view(-1, 1), dim=1
         ).view_as(out)
-        to_messages = along.to_messages(inner)
-        to_collected = torch.empty_like(collected)
-        to_ups, to_downs = [], []
-        places = along.parts(collected), along.parts(to_messages), along.parts(to_collected)
-        for part, said, to_part, up, down, both in zip(*places, ups, downs, projections, strict=True):
-            said = said.flatten(0, 1)
-            to_both, gated = gate_gradient(both, said @ down, 1)
-            to_downs.append(said.t() @ gated)
-            to_ups.append(to_both.t() @ part.flatten(0, 1))
-            torch.mm(to_both, up, out=to_part.flatten(0, 1))
-        return along.add_to_sites(inner, to_collected), None, *to_ups, *to_downs
+        ups, downs = weights[: ctx.count], weights[ctx.count :]
+        to_h, to_ups, to_downs = ctx.along.gradient(inner, h, collected, ups, downs)
+        return to_h, None, *to_ups, *to_downs
 
 
 class Factors(Exchange):
@@ -167,30 +135,48 @@ class Factors(Exchange):
         """Sum what the groups of each site say."""
         return _gathered(messages, self.memberships).sum(dim=1)
 
-    def add_and_normalise(self, h: Tensor, messages: Tensor) -> tuple[Tensor, Tensor]:
-        """One sweep over the sites."""
-        from eqr.model import kernels
+    def mix(
+        self, h: Tensor, ups: Sequence[Tensor], downs: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Pool, let every group speak, and sweep once over the sites."""
+        from eqr.cpu import kernels
 
+        collected = self.collect(h)
+        messages = torch.empty_like(collected)
+        for inputs, said, up, down in zip(
+            self.parts(collected), self.parts(messages), ups, downs, strict=True
+        ):
+            say(inputs, up, down, said)
         out, scale = torch.empty_like(h), h.new_empty(h.shape[:2])
         kernels.spread_and_normalise(
             h.data_ptr(), messages.data_ptr(), self.memberships.data_ptr(), out.data_ptr(), scale.data_ptr(),
             *self.memberships.shape, *h.shape[1:], kernels.F4(EPSILON),
         )  # fmt: skip
-        return out, scale
+        return out, scale, collected
 
-    def to_messages(self, towards: Tensor) -> Tensor:
-        """What a group says reaches its members alike, so their gradients add up."""
-        return _pool(towards, self.members, None)
+    def gradient(
+        self,
+        inner: Tensor,
+        h: Tensor,
+        collected: Tensor | None,
+        ups: Sequence[Tensor],
+        downs: Sequence[Tensor],
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """What a group says reaches its members alike, so their gradients add up; then back to the sites."""
+        from eqr.cpu import kernels
 
-    def add_to_sites(self, towards: Tensor, to_collected: Tensor) -> Tensor:
-        """A site gets the gradients of its groups, each times the group's factor."""
-        from eqr.model import kernels
-
+        assert collected is not None
+        to_messages, to_collected = _pool(inner, self.members, None), torch.empty_like(collected)
+        places = self.parts(to_messages), self.parts(collected), self.parts(to_collected)
+        found = [
+            say_gradient(towards, inputs, up, down, into=into)
+            for towards, inputs, into, up, down in zip(*places, ups, downs, strict=True)
+        ]
         kernels.spread_scaled(
-            towards.data_ptr(), to_collected.data_ptr(), self.memberships.data_ptr(), self.factors.data_ptr(),
-            *self.memberships.shape, towards[0].numel(),
+            inner.data_ptr(), to_collected.data_ptr(), self.memberships.data_ptr(), self.factors.data_ptr(),
+            *self.memberships.shape, inner[0].numel(),
         )  # fmt: skip
-        return towards
+        return inner, [to_up for to_up, _ in found], [to_down for _, to_down in found]
 
 
 class Cross(Exchange):
@@ -211,40 +197,30 @@ class Cross(Exchange):
 
     def collect(self, h: Tensor) -> Tensor:
         """Put the five side by side."""
-        if swept(h):
-            from eqr.model import kernels
-
-            sites, rows, width = h.shape
-            out = h.new_empty(sites, rows, self.ARMS * width)
-            kernels.gather(h.data_ptr(), self.arms.data_ptr(), out.data_ptr(), sites, self.ARMS, rows, width)
-            return out
         return _gathered(h, self.arms).transpose(1, 2).flatten(2)
 
     def deliver(self, messages: Tensor) -> Tensor:
         """Each cell hears its own."""
         return messages
 
-    def add_and_normalise(self, h: Tensor, messages: Tensor) -> tuple[Tensor, Tensor]:
-        """As in any gated MLP, in place of the messages."""
-        from eqr.model.passes import add_and_normalise_
+    def mix(
+        self, h: Tensor, ups: Sequence[Tensor], downs: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Gather tile by tile; nothing is kept."""
+        return *mix(h, ups[0], downs[0], self.arms), None
 
-        width = h.shape[2]
-        out, scale = add_and_normalise_(messages.view(-1, width), h.view(-1, width), 1)
-        return out.view_as(h), scale
-
-    def to_messages(self, towards: Tensor) -> Tensor:
-        """Each cell its own."""
-        return towards
-
-    def add_to_sites(self, towards: Tensor, to_collected: Tensor) -> Tensor:
-        """What the neighbour above heard of me is in its arm below, and so on."""
-        from eqr.model import kernels
-
-        sites, rows, width = towards.shape
-        kernels.ungather(
-            towards.data_ptr(), self.arms.data_ptr(), to_collected.data_ptr(), sites, self.ARMS, rows, width
-        )
-        return towards
+    def gradient(
+        self,
+        inner: Tensor,
+        h: Tensor,
+        collected: Tensor | None,
+        ups: Sequence[Tensor],
+        downs: Sequence[Tensor],
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """What a cell hears of its neighbours goes back to them, added to what each gets anyway."""
+        to_h = inner.clone()
+        to_up, to_down = say_gradient(inner, h, ups[0], downs[0], into=to_h, table=self.arms)
+        return to_h, [to_up], [to_down]
 
 
 def _memberships(members: NDArray[np.int64], sites: int) -> NDArray[np.int64]:
@@ -267,7 +243,7 @@ def _gathered(h: Tensor, table: Tensor) -> Tensor:
 
 
 def _pool(h: Tensor, members: Tensor, factors: Tensor | None) -> Tensor:
-    from eqr.model import kernels
+    from eqr.cpu import kernels
 
     out = h.new_empty(len(members), *h.shape[1:])
     kernels.pool(

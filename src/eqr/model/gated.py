@@ -21,6 +21,7 @@ from eqr.model.passes import (
     normalise_gradient,
     transformed,
 )
+from eqr.model.tiled import fits, is_small, mix, mix_gradient
 
 
 def gated_mlp(h: Tensor, up: Tensor, down: Tensor, dim: int) -> Tensor:
@@ -31,9 +32,12 @@ def gated_mlp(h: Tensor, up: Tensor, down: Tensor, dim: int) -> Tensor:
         or any(map(transformed, (h, up, down)))
     ):
         return _composed(h, up, down, dim)
+    tiled = dim == 1 and is_small(up, down) and fits(h, (up, down))
     if torch.is_grad_enabled() and (h.requires_grad or up.requires_grad or down.requires_grad):
-        mixed: Tensor = _GatedMlp.apply(h, up, down, dim)  # type: ignore[no-untyped-call]  # PyTorch's own
+        mixed: Tensor = (_TiledMlp if tiled else _GatedMlp).apply(h, up, down, dim)  # type: ignore[no-untyped-call]  # PyTorch's own
         return mixed
+    if tiled:
+        return mix(h, up, down)[0]
     gated = gate_(_project(h, up, dim), dim)
     return add_and_normalise_(_project(gated, down, dim), h, dim)[0]
 
@@ -73,6 +77,24 @@ class _GatedMlp(torch.autograd.Function):
             return inner.addmm_(to_both, up), to_up, to_down, None
         to_down, to_up = inner @ gated.t(), to_both @ h.t()
         return inner.addmm_(up.t(), to_both), to_up, to_down, None
+
+
+class _TiledMlp(torch.autograd.Function):
+    """The same for small weights, whose projection is cheaper to compute again than to store."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, up: Tensor, down: Tensor, dim: int) -> Tensor:
+        out, scale = mix(h, up, down)
+        ctx.save_for_backward(h, up, down, out, scale)
+        ctx.dim = dim
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        h, up, down, out, scale = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return *_gradient_with_graph(ctx, h, up, down, gradients[0]), None
+        return *mix_gradient(gradients[0], h, up, down, out, scale), None
 
 
 def _gradient_with_graph(

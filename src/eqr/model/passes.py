@@ -42,7 +42,7 @@ def gate_gradient(both: Tensor, towards: Tensor, dim: int) -> tuple[Tensor, Tens
     """Return the gradient of `both`, and silu(g) * u again; `towards` (of the latter) is overwritten."""
     to_both = torch.empty_like(both)
     if swept(both) and swept(towards):
-        from eqr.model import kernels
+        from eqr.cpu import kernels
 
         rows, width = _halves(both, dim)
         kernels.gate_gradient(both.data_ptr(), towards.data_ptr(), to_both.data_ptr(), rows, width)
@@ -58,7 +58,7 @@ def gate_gradient(both: Tensor, towards: Tensor, dim: int) -> tuple[Tensor, Tens
 def add_and_normalise_(h: Tensor, plus: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """R(h + plus) along `dim`, in place of h, and the factors that `normalise_gradient` needs."""
     if swept(h):
-        from eqr.model import kernels
+        from eqr.cpu import kernels
 
         scale = h.new_empty((h.shape[0], 1) if dim == 1 else (1, h.shape[1]))
         plus = plus.contiguous()
@@ -72,7 +72,7 @@ def add_and_normalise_(h: Tensor, plus: Tensor, dim: int) -> tuple[Tensor, Tenso
 def normalise_gradient(towards: Tensor, out: Tensor, scale: Tensor, dim: int) -> Tensor:
     """Return the gradient of h, given that of y = R(h): with y = h r it is r (dy - y mean(y dy))."""
     if swept(out):
-        from eqr.model import kernels
+        from eqr.cpu import kernels
 
         inner, towards = torch.empty_like(out), towards.contiguous()
         sweep = kernels.normalise_rows_gradient if dim == 1 else kernels.normalise_columns_gradient
@@ -85,7 +85,7 @@ def normalise_gradient(towards: Tensor, out: Tensor, scale: Tensor, dim: int) ->
 def add_chosen(h: Tensor, vectors: Tensor, chosen: Tensor, scale: float | Tensor) -> Tensor:
     """h + scale * vectors[chosen] for h (tokens, rows, width) and chosen (tokens, rows)."""
     if isinstance(scale, float) and swept(h) and swept(vectors) and is_plain(chosen, torch.int64):
-        from eqr.model import kernels
+        from eqr.cpu import kernels
 
         out, width = torch.empty_like(h), h.shape[2]
         addresses = h.data_ptr(), vectors.data_ptr(), chosen.data_ptr()
@@ -143,7 +143,7 @@ def _halves(both: Tensor, dim: int) -> tuple[int, int]:
 
 
 def _sweep_gate(both: Tensor, dim: int) -> Tensor:
-    from eqr.model import kernels
+    from eqr.cpu import kernels
 
     rows, columns = both.shape
     gated = both.new_empty((rows, columns // 2) if dim == 1 else (rows // 2, columns))

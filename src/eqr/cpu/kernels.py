@@ -62,7 +62,7 @@ _bits_of = _reinterpret(types.float32, types.int32, ir.IntType(32))
 _float_of = _reinterpret(types.int32, types.float32, ir.FloatType())
 
 # sums may be reordered, which is what lets them use the vector unit; nothing else is loosened
-_compiled: Any = partial(compiled, error_model="numpy", fastmath={"contract", "reassoc"})
+compiled_fast: Any = partial(compiled, error_model="numpy", fastmath={"contract", "reassoc"})
 # reordering would cancel the rounding trick
 _exact: Any = partial(compiled, error_model="numpy", fastmath={"contract"})
 
@@ -79,14 +79,21 @@ def _sigmoid(x):
 
 
 @njit(inline="always")
-def _matrix(address, rows, columns):
+def matrix(address, rows, columns):
+    """View float32 numbers at an address."""
     return carray(_pointer_of(address), (rows, columns))
+
+
+@njit(inline="always")
+def indices(address, count):
+    """View int64 numbers at an address."""
+    return carray(_index_pointer_of(address), (count,))
 
 
 @_exact
 def gate(both, gated, rows, width):
     """gated = silu(g) * u for `both` = (g, u) side by side, each (rows, width)."""
-    sources, targets = _matrix(both, rows, 2 * width), _matrix(gated, rows, width)
+    sources, targets = matrix(both, rows, 2 * width), matrix(gated, rows, width)
     for row in range(rows):
         g, u, out = sources[row, :width], sources[row, width:], targets[row]
         for j in range(width):
@@ -97,8 +104,8 @@ def gate(both, gated, rows, width):
 @_exact
 def gate_gradient(both, towards, to_both, rows, width):
     """Write the gradient of `both` given that of `gated`; leave `gated` itself in place of `towards`."""
-    sources, targets = _matrix(both, rows, 2 * width), _matrix(to_both, rows, 2 * width)
-    gated = _matrix(towards, rows, width)
+    sources, targets = matrix(both, rows, 2 * width), matrix(to_both, rows, 2 * width)
+    gated = matrix(towards, rows, width)
     for row in range(rows):
         g, u, d = sources[row, :width], sources[row, width:], gated[row]
         to_g, to_u = targets[row, :width], targets[row, width:]
@@ -114,22 +121,22 @@ def gate_gradient(both, towards, to_both, rows, width):
 @_exact
 def add_chosen(h, vectors, chosen, scale, out, rows, width):
     """out = h + scale * vectors[chosen], row by row; `chosen` is int64."""
-    sources, targets = _matrix(h, rows, width), _matrix(out, rows, width)
-    indices = carray(_index_pointer_of(chosen), (rows,))
+    sources, targets = matrix(h, rows, width), matrix(out, rows, width)
+    picked = indices(chosen, rows)
     for i in range(rows):
-        vector = _matrix(vectors + 4 * width * indices[i], 1, width)[0]
+        vector = matrix(vectors + 4 * width * picked[i], 1, width)[0]
         row, moved = sources[i], targets[i]
         for j in range(width):
             moved[j] = row[j] + scale * vector[j]
 
 
-@_compiled
+@compiled_fast
 def add_and_normalise_rows(h, plus, scales, rows, width, epsilon):
     """Add `plus` to h and divide each row by its root mean square, in place; keep the factors."""
-    matrix, added = _matrix(h, rows, width), _matrix(plus, rows, width)
-    factors = _matrix(scales, 1, rows)[0]
+    values, added = matrix(h, rows, width), matrix(plus, rows, width)
+    factors = matrix(scales, 1, rows)[0]
     for i in range(rows):
-        row, more = matrix[i], added[i]
+        row, more = values[i], added[i]
         total = _ZERO
         for j in range(width):
             value = row[j] + more[j]
@@ -141,17 +148,17 @@ def add_and_normalise_rows(h, plus, scales, rows, width, epsilon):
             row[j] *= scale
 
 
-@_compiled
+@compiled_fast
 def add_and_normalise_columns(h, plus, scales, rows, width, epsilon):
     """The same along columns, a few dozen at a time."""
-    matrix, added = _matrix(h, rows, width), _matrix(plus, rows, width)
-    factors = _matrix(scales, 1, width)[0]
+    values, added = matrix(h, rows, width), matrix(plus, rows, width)
+    factors = matrix(scales, 1, width)[0]
     for low in range(0, width, COLUMNS):
         high = min(low + COLUMNS, width)
         block = factors[low:high]
         block[:] = _ZERO
         for i in range(rows):
-            row, more = matrix[i, low:high], added[i, low:high]
+            row, more = values[i, low:high], added[i, low:high]
             for j in range(high - low):
                 value = row[j] + more[j]
                 row[j] = value
@@ -159,20 +166,20 @@ def add_and_normalise_columns(h, plus, scales, rows, width, epsilon):
         for j in range(high - low):
             block[j] = _ONE / math.sqrt(block[j] / F4(rows) + epsilon)
         for i in range(rows):
-            row = matrix[i, low:high]
+            row = values[i, low:high]
             for j in range(high - low):
                 row[j] *= block[j]
 
 
-@_compiled
+@compiled_fast
 def normalise_rows_gradient(towards, out, scales, inner, rows, width):
     """With y = h r, the gradient of h is r (dy - y mean(y dy))."""
     gradients, outs, inners = (
-        _matrix(towards, rows, width),
-        _matrix(out, rows, width),
-        _matrix(inner, rows, width),
+        matrix(towards, rows, width),
+        matrix(out, rows, width),
+        matrix(inner, rows, width),
     )
-    factors = _matrix(scales, 1, rows)[0]
+    factors = matrix(scales, 1, rows)[0]
     for i in range(rows):
         dy, y, dh, scale = gradients[i], outs[i], inners[i], factors[i]
         overlap = _ZERO
@@ -183,15 +190,15 @@ def normalise_rows_gradient(towards, out, scales, inner, rows, width):
             dh[j] = scale * (dy[j] - y[j] * overlap)
 
 
-@_compiled
+@compiled_fast
 def normalise_columns_gradient(towards, out, scales, inner, rows, width):
     """The same along columns."""
     gradients, outs, inners = (
-        _matrix(towards, rows, width),
-        _matrix(out, rows, width),
-        _matrix(inner, rows, width),
+        matrix(towards, rows, width),
+        matrix(out, rows, width),
+        matrix(inner, rows, width),
     )
-    factors = _matrix(scales, 1, width)[0]
+    factors = matrix(scales, 1, width)[0]
     overlaps = np.empty(COLUMNS, dtype=F4)
     for low in range(0, width, COLUMNS):
         high = min(low + COLUMNS, width)
@@ -226,7 +233,7 @@ def _scramble(v):
 @_exact
 def uniform(keys, out, tokens, rows, width):
     """out[t, r, c] in (0, 1] hashes keys[r] and the counter t * width + c, as `counters.scramble` does."""
-    sources, targets = carray(_index_pointer_of(keys), (rows,)), _matrix(out, tokens * rows, width)
+    sources, targets = indices(keys, rows), matrix(out, tokens * rows, width)
     for r in range(rows):
         base = _scramble(np.uint64(sources[r]))
         for t in range(tokens):
@@ -235,34 +242,34 @@ def uniform(keys, out, tokens, rows, width):
                 row[c] = (F4(_scramble(first + np.uint64(c)) >> _DROP) + _HALF) * _UNIT
 
 
-@_compiled
+@compiled_fast
 def pool(h, members, factors, out, groups, size, length):
     """out[g] = factors[g] * sum of h[members[g]], rows of `length`; no factors at address 0; -1 is nobody."""
-    tables, targets = carray(_index_pointer_of(members), (groups, size)), _matrix(out, groups, length)
+    tables, targets = carray(_index_pointer_of(members), (groups, size)), matrix(out, groups, length)
     for g in range(groups):
         target = targets[g]
         target[:] = _ZERO
         for m in range(size):
             site = tables[g, m]
             if site >= 0:
-                source = _matrix(h + 4 * length * site, 1, length)[0]
+                source = matrix(h + 4 * length * site, 1, length)[0]
                 for j in range(length):
                     target[j] += source[j]
         if factors != 0:
-            factor = _matrix(factors, 1, groups)[0, g]
+            factor = matrix(factors, 1, groups)[0, g]
             for j in range(length):
                 target[j] *= factor
 
 
-@_compiled
+@compiled_fast
 def spread_and_normalise(h, messages, memberships, out, scales, sites, most, rows, width, epsilon):
     """out[s] = R(h[s] + sum of messages[memberships[s]]) for each row; keep the factors."""
     tables = carray(_index_pointer_of(memberships), (sites, most))
     length = rows * width
     sources, targets, factors = (
-        _matrix(h, sites, length),
-        _matrix(out, sites, length),
-        _matrix(scales, sites, rows),
+        matrix(h, sites, length),
+        matrix(out, sites, length),
+        matrix(scales, sites, rows),
     )
     for s in range(sites):
         source, target = sources[s], targets[s]
@@ -271,7 +278,7 @@ def spread_and_normalise(h, messages, memberships, out, scales, sites, most, row
         for m in range(most):
             group = tables[s, m]
             if group >= 0:
-                message = _matrix(messages + 4 * length * group, 1, length)[0]
+                message = matrix(messages + 4 * length * group, 1, length)[0]
                 for j in range(length):
                     target[j] += message[j]
         for r in range(rows):
@@ -285,55 +292,17 @@ def spread_and_normalise(h, messages, memberships, out, scales, sites, most, row
                 row[j] *= scale
 
 
-@_compiled
+@compiled_fast
 def spread_scaled(h, messages, memberships, factors, sites, most, length):
     """h[s] += sum of factors[g] * messages[g] over the memberships g of s, in place."""
     tables = carray(_index_pointer_of(memberships), (sites, most))
-    targets = _matrix(h, sites, length)
+    targets = matrix(h, sites, length)
     for s in range(sites):
         target = targets[s]
         for m in range(most):
             group = tables[s, m]
             if group >= 0:
-                factor = _matrix(factors + 4 * group, 1, 1)[0, 0]
-                message = _matrix(messages + 4 * length * group, 1, length)[0]
+                factor = matrix(factors + 4 * group, 1, 1)[0, 0]
+                message = matrix(messages + 4 * length * group, 1, length)[0]
                 for j in range(length):
                     target[j] += factor * message[j]
-
-
-@_exact
-def gather(h, table, out, sites, arms, rows, width):
-    """out[s, r] = h[table[s, 0], r], h[table[s, 1], r], ... side by side; zeros for -1."""
-    tables, targets = (
-        carray(_index_pointer_of(table), (sites, arms)),
-        _matrix(out, sites * rows, arms * width),
-    )
-    for s in range(sites):
-        for a in range(arms):
-            site = tables[s, a]
-            for r in range(rows):
-                target = targets[s * rows + r, a * width : (a + 1) * width]
-                if site >= 0:
-                    source = _matrix(h + 4 * width * (site * rows + r), 1, width)[0]
-                    for j in range(width):
-                        target[j] = source[j]
-                else:
-                    target[:] = _ZERO
-
-
-@_exact
-def ungather(h, table, collected, sites, arms, rows, width):
-    """h[table[s, a], r] += collected[s, r, a]: the transpose of `gather`, in place."""
-    tables = carray(_index_pointer_of(table), (sites, arms))
-    sources, targets = _matrix(collected, sites * rows, arms * width), _matrix(h, sites * rows, width)
-    for s in range(sites):
-        for a in range(arms):
-            site = tables[s, a]
-            if site >= 0:
-                for r in range(rows):
-                    source, target = (
-                        sources[s * rows + r, a * width : (a + 1) * width],
-                        targets[site * rows + r],
-                    )
-                    for j in range(width):
-                        target[j] += source[j]
