@@ -177,7 +177,7 @@ def _sigmoid(builder: Any, x: Any) -> Any:
 
 
 @_emitted
-def gate_vector(typingctx: Any, g: Any, u: Any, out: Any) -> Any:  # noqa: ARG001 numba wants these names
+def gate_vector(typingctx, g, u, out):  # noqa: ARG001 numba wants these names
     """out = silu(g) * u."""
 
     def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
@@ -189,7 +189,7 @@ def gate_vector(typingctx: Any, g: Any, u: Any, out: Any) -> Any:  # noqa: ARG00
 
 
 @_emitted
-def gate_gradient_vector(typingctx: Any, g: Any, u: Any, towards: Any) -> Any:  # noqa: ARG001 as above
+def gate_gradient_vector(typingctx, g, u, towards):  # noqa: ARG001 as above
     """Put gradients in place of g and u, and silu(g) * u in place of its gradient."""
 
     def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
