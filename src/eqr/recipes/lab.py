@@ -104,9 +104,10 @@ def sudoku_9x9_minimal() -> Recipe:
         "sudoku-9x9",
         steps=120_000,
         width=32,
-        rows=16,
         data={"train": 50_000},
-        evaluation=Evaluation(every=5000, puzzles=128, depths=(1, 4, 16, 64)),
+        halting=LearnedHalt(exploration=0.3),
+        evaluation=Evaluation(every=10_000, puzzles=128, depths=(1, 4, 16, 64)),
+        saving=Saving(checkpoint_every=1000),
         name="sudoku-9x9-minimal",
     )
 
