@@ -102,7 +102,7 @@ def sudoku_9x9_minimal() -> Recipe:
     """9x9 Sudoku without a spare clue: an hour on two cores."""
     return candidates(
         "sudoku-9x9",
-        steps=120_000,
+        steps=100_000,
         width=32,
         data={"train": 50_000},
         halting=LearnedHalt(exploration=0.3),
