@@ -218,9 +218,7 @@ def _around(
 ) -> dict[str, NDArray[np.generic]]:
     """Look around the final states of some puzzles; `exact` is the model in float64."""
     dynamics = Dynamics(reasoner, budget, window=1)
-    rows = dynamics.begin(
-        puzzles, [row_key(budget.seed, puzzle.tobytes(), 0) for puzzle in puzzles], identities
-    )
+    rows = dynamics.begin(puzzles, [row_key(budget.seed, puzzle, 0) for puzzle in puzzles], identities)
     for step in unroll(dynamics, rows):
         rows = step.advanced.rows
     keys, depths = rows.keys.clone(), rows.depths.clone()  # ordinary tensors, not those of inference mode

@@ -6,7 +6,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_v
 
 from eqr.errors import UserError
 from eqr.model.config import ReasonerConfig
-from eqr.solve.budget import Budget, usual_depth
+from eqr.solve.budget import Budget, parse_start, usual_depth
 from eqr.solve.halting import parse_halting
 from eqr.solve.selection import SelectionRule, parse_selection
 from eqr.value import Value
@@ -33,16 +33,19 @@ class Asked(Value):
     """Path noise instead of the model's."""
     damping: Annotated[Number, Field(ge=0.0, lt=1.0)] | None = None
     """Damping instead of the model's."""
+    start: Annotated[str, Field(max_length=80)] = "model"
+    """Where trajectories begin: the `model`'s own starts, `random`, `random:0.5` or `random:1:0.5`."""
     seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] = 0
     """Of the starts and the noise."""
     identity: NonNegativeInt = 0
     """The family a puzzle belongs to, where the model knows families (Mini-ARC)."""
 
-    @field_validator("halt", "select")
+    @field_validator("halt", "select", "start")
     @classmethod
     def _parses(cls, text: str, info: ValidationInfo) -> str:
+        readers = {"halt": parse_halting, "select": parse_selection, "start": parse_start}
         try:
-            parse_halting(text) if info.field_name == "halt" else parse_selection(text)
+            readers[info.field_name or ""](text)
         except UserError as error:
             raise ValueError(str(error)) from None
         return text
@@ -63,6 +66,7 @@ class Asked(Value):
             "race": self.race,
             "noise": self.noise,
             "damping": self.damping,
+            "start": self.start,
             "probe": self.selection().needs_probe,
             "seed": self.seed,
             "halting": None if rule is None else rule.to_json(),
