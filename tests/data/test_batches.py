@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from eqr.data import Batch, Batches, GeneratedStream, PuzzleSet, in_order
 from eqr.data.generated import generate
+from eqr.data.splits import keys
 from eqr.errors import UserError
 from eqr.tasks import task_named
 from toy_task import Toy
@@ -157,3 +158,34 @@ def test_a_task_that_cannot_travel_is_refused_plainly():
 
     with pytest.raises(UserError, match="cannot be sent to worker processes"):
         GeneratedStream(Local(), seed=0, workers=1).take(1)
+
+
+def test_endless_puzzles_are_never_those_held_out():
+    task = task_named("sudoku-4x4")
+    splits = generate(task, {"train": 60, "validation": 8, "test": 8}, seed=1, quiet=True)
+    held_out = [splits["validation"], splits["test"]]
+    known = {key for puzzles in held_out for key in keys(puzzles, task)}
+
+    def met(stream) -> int:
+        drawn = stream.take(400)
+        return sum(key in known for key in keys(PuzzleSet.of(task.name, drawn.inputs, drawn.labels), task))
+
+    free, kept = GeneratedStream(task, seed=3), GeneratedStream(task, seed=3, held_out=held_out)
+    assert met(free) > 0
+    assert met(kept) == 0
+    with pytest.raises(UserError, match="held_out"):
+        kept.restore(free.state())
+
+
+def test_a_task_whose_puzzles_are_all_held_out_says_so():
+    class Few(type(TOY)):
+        def generate(self, rng, options=None):
+            instance = next(TOY.generate(np.random.default_rng(0), options))
+            while True:
+                yield instance
+
+    few = Few()
+    one = next(few.generate(np.random.default_rng(0)))
+    only = PuzzleSet.of(few.name, one.puzzle[None], one.answer[None])
+    with pytest.raises(UserError, match=r"is one of the validation or test puzzles.*data\.endless=false"):
+        GeneratedStream(few, seed=0, held_out=[only]).take(1)

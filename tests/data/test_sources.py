@@ -2,12 +2,13 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from eqr.data import Batches, PuzzleSet, Splits
+from eqr.data import Batches, PuzzleSet, Splits, hub, load_split
 from eqr.data.arc_json import read_arc_folder
 from eqr.data.csv_source import read_csv
 from eqr.data.folders import read_folder, write_folder
@@ -277,6 +278,7 @@ def test_the_hub_offline_is_one_plain_message(monkeypatch):
     def offline(*_, **__):
         raise LocalEntryNotFoundError("no connection")
 
+    monkeypatch.setattr(hub, "reachable", lambda: False)
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
     with pytest.raises(UserError, match=r"cannot fetch sapientinc/sudoku-extreme .*check the connection"):
         fetch("sudoku-extreme")
@@ -287,6 +289,7 @@ def test_the_hub_online_gives_both_files(monkeypatch, tmp_path):
 
     write(tmp_path / "train.csv", rows(SUDOKU, FOUR["train"]))
     write(tmp_path / "test.csv", rows(SUDOKU, FOUR["test"]))
+    monkeypatch.setattr(hub, "reachable", lambda: True)
     monkeypatch.setattr(
         huggingface_hub, "hf_hub_download", lambda name, file, repo_type: str(tmp_path / file)
     )
@@ -340,3 +343,34 @@ def test_pipes_are_no_puzzles(tmp_path):
     os.mkfifo(tmp_path / "set" / "test" / "inputs.npy")
     with pytest.raises(UserError, match="pipe or device"):
         Splits.load(tmp_path / "set")
+
+
+def test_a_hub_that_does_not_answer_is_known_within_seconds(monkeypatch):
+    monkeypatch.setattr(hub, "WAIT", 0.2)
+    hub.reachable.cache_clear()
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    began = time.monotonic()
+    assert not hub.reachable()
+    hub.reachable.cache_clear()
+    monkeypatch.setattr(hub, "_answers", lambda address: time.sleep(30))
+    assert not hub.reachable()
+    assert time.monotonic() - began < 5
+    hub.reachable.cache_clear()
+
+
+def test_a_csv_names_its_split_and_columns(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("id,puzzle,solution,level\n" + "".join(rows(SUDOKU, FOUR["train"].take(range(6)))))
+    theirs = {"question": "puzzle", "answer": "solution"}
+    with pytest.raises(UserError, match="--column question=puzzle"):
+        read_source(Import(source=str(path)))
+    splits = read_source(Import(source=str(path), split="test", columns=theirs))
+    assert [(name, len(puzzles)) for name, puzzles in splits] == [("test", 6)]
+    assert np.array_equal(splits["test"].inputs, FOUR["train"].inputs[:6])
+    with pytest.raises(UserError, match="has no column 'quiz'"):
+        read_source(Import(source=str(path), columns={**theirs, "question": "quiz"}))
+    with pytest.raises(UserError, match="--column qestion: no such column; did you mean 'question'"):
+        read_source(Import(source=str(path), columns={"qestion": "puzzle"}))
+    splits.save(tmp_path / "set")
+    with pytest.raises(UserError, match="no 'train' split; name one that it has with --split: test"):
+        load_split(tmp_path / "set", "train")

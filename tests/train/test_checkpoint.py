@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save
+from small_runs import small_recipe
 
+from eqr.data import Batches
+from eqr.data.generated import generate
 from eqr.errors import UserError
-from eqr.train.checkpoint import Checkpoint, Checkpoints, read
+from eqr.tasks import task_named
+from eqr.train.checkpoint import FORMAT, Checkpoint, Checkpoints, _digest, read
+from eqr.train.trainer import Trainer
+
+PUZZLES = generate(task_named("sudoku-4x4"), {"train": 12}, seed=0, quiet=True)["train"]
 
 
 def make(step):
@@ -99,3 +107,32 @@ def test_a_foreign_file_is_named(tmp_path):
     save_file({"a": torch.zeros(1)}, path)
     with pytest.raises(UserError, match="not an eqr checkpoint"):
         read(path)
+
+
+@pytest.mark.parametrize(
+    "record",
+    ["null", "[]", "{}", '{"step": -1}', '{"step": "x"}', '{"step": 1, "best": 3}', "[" * 9999, "9" * 5000],
+)
+def test_a_forged_record_is_a_plain_error(tmp_path, record):
+    tensors = {"a": torch.ones(3)}
+    metadata = {"format": FORMAT, "record": record, "digest": _digest(tensors, record)}
+    (tmp_path / "c.safetensors").write_bytes(save(tensors, metadata))
+    with pytest.raises(UserError, match=r"c\.safetensors"):
+        read(tmp_path / "c.safetensors")
+
+
+def test_a_checkpoint_of_other_shapes_does_not_stretch():
+    recipe = small_recipe()
+    trainer = Trainer(recipe, Batches(PUZZLES, task_named(recipe.data.task), seed=0, augment=False))
+    good, record = trainer.tensors(), trainer.record()
+    for name, change in (
+        ("weights", lambda tensor: tensor[:1]),
+        ("average", lambda tensor: tensor.double()),
+        ("rows.halted", lambda tensor: tensor[:1]),
+        ("rows.inputs", lambda tensor: tensor[:, :1]),
+    ):
+        with pytest.raises(UserError, match=f"the checkpoint.*{name}"):
+            trainer.restore(1, {**good, name: change(good[name])}, record)
+    with pytest.raises(UserError, match="lacks 'weights'"):
+        trainer.restore(1, {name: part for name, part in good.items() if name != "weights"}, record)
+    trainer.restore(1, good, record)

@@ -13,8 +13,9 @@ from small_runs import small_recipe
 
 from eqr.errors import UserError
 from eqr.files import read_json, write_json
+from eqr.model.devices import local_device
 from eqr.train.checkpoint import Checkpoints
-from eqr.train.distributed import World, local_device
+from eqr.train.distributed import World
 from eqr.train.recipe import Saving
 from eqr.train.run import train
 

@@ -82,6 +82,13 @@ def import_(
     test: Annotated[
         int | None, typer.Option(min=1, help="Test rows to draw (2048: Sudoku-Lite), or to split off.")
     ] = None,
+    split: Annotated[
+        str, typer.Option(metavar="NAME", help="Which split a CSV file is: train, validation or test.")
+    ] = "train",
+    column: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OURS=THEIRS", help="A CSV file's own name of a column: question=puzzle."),
+    ] = None,
     validation_from: Annotated[Path | None, typer.Option(metavar="CSV", help="The validation split.")] = None,
     test_from: Annotated[Path | None, typer.Option(metavar="CSV", help="The test split.")] = None,
     variants: Annotated[int, typer.Option(min=0, help="Mini-ARC: augmented copies of each family.")] = 0,
@@ -94,17 +101,20 @@ def import_(
     from eqr.data.splits import DATASET
     from eqr.tasks import task_named
 
-    wanted = Import(
-        source=source,
-        task=task,
-        count=count,
-        validation=validation,
-        test=test,
-        validation_from=validation_from,
-        test_from=test_from,
-        variants=variants,
-        seed=seed,
-    )
+    given = {
+        "source": source,
+        "task": task,
+        "count": count,
+        "validation": validation,
+        "test": test,
+        "split": split,
+        "columns": _named_columns(column or []),
+        "validation_from": validation_from,
+        "test_from": test_from,
+        "variants": variants,
+        "seed": seed,
+    }
+    wanted = Import.from_json(given, where="import")
     with new_folder(out, replacing=DATASET if overwrite else None) as folder:
         made = read_source(wanted, quiet=quiet)
         made.write(folder)
@@ -175,6 +185,14 @@ def _pairs(options: list[str]) -> dict[str, Any]:
             raise UserError(f"--option {text}: write KEY=VALUE, such as min_length=20")
         pairs[key] = parse_word(value, where=f"--option {key}")
     return pairs
+
+
+def _named_columns(texts: list[str]) -> dict[str, str]:
+    named = [text.partition("=") for text in texts]
+    for ours, equals, theirs in named:
+        if not (ours and equals and theirs):
+            raise UserError(f"--column {ours}{equals}{theirs}: write OURS=THEIRS, such as question=puzzle")
+    return {ours: theirs for ours, _, theirs in named}
 
 
 def _say_made(splits: "Splits", out: Path) -> None:

@@ -5,7 +5,7 @@ thousand rows can be drawn from four million without holding them all.
 """
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,18 +36,26 @@ class Row(NamedTuple):
 
 
 def read_csv(
-    path: Path, task: Task | None = None, *, count: int | None = None, seed: int = 0, quiet: bool = True
+    path: Path,
+    task: Task | None = None,
+    *,
+    count: int | None = None,
+    seed: int = 0,
+    columns: Mapping[str, str] | None = None,
+    quiet: bool = True,
 ) -> PuzzleSet:
     """Read a CSV file, or `count` of its rows drawn without replacement; every row read is checked.
 
-    Without a task the first row decides: its length and symbols.
+    Without a task the first row decides: its length and symbols. `columns` gives the file's own names for
+    ours; then the columns that it does not name are left out.
     """
-    first, total = _survey(path)
+    renamed = _renamed(columns or {})
+    first, total = _survey(path, renamed)
     task = task or task_of_text(first.question, where=f"{path} line {first.line}")
     if count is not None and not 0 < count <= total:
         raise UserError(f"{path} has {total:,} rows; cannot draw {count:,} of them")
     wanted = np.arange(total) if count is None else chosen_rows(total, count, seed)
-    table = _read_rows(path, task, wanted, quiet=quiet)
+    table = _read_rows(path, task, wanted, renamed, quiet=quiet)
     require_sound(
         task, table.inputs, table.labels, lambda row: f"{path} line {table.lines[row]}", quiet=quiet
     )
@@ -91,9 +99,20 @@ class _Table(NamedTuple):
     lines: list[int]
 
 
-def _survey(path: Path) -> tuple[Row, int]:
+def _renamed(columns: Mapping[str, str]) -> dict[str, str]:
+    """Turn "ours: theirs" round; empty if the file goes by our names."""
+    for name in columns:
+        if name not in COLUMNS:
+            raise UserError(f"--column {name}: no such column{nearest(name, COLUMNS)}")
+    theirs = {columns.get(name, name): name for name in COLUMNS}
+    if columns and len(theirs) != len(COLUMNS):
+        raise UserError(f"--column: one column cannot be two of {', '.join(COLUMNS)}")
+    return theirs if columns else {}
+
+
+def _survey(path: Path, renamed: Mapping[str, str]) -> tuple[Row, int]:
     """The first row, and how many there are."""
-    rows = _rows(path)
+    rows = _rows(path, renamed)
     first = next(rows, None)
     if first is None:
         raise UserError(f"{path} has no rows below its header")
@@ -101,14 +120,19 @@ def _survey(path: Path) -> tuple[Row, int]:
 
 
 def _read_rows(
-    path: Path, task: Task, wanted: np.ndarray[tuple[int], np.dtype[np.int64]], *, quiet: bool
+    path: Path,
+    task: Task,
+    wanted: np.ndarray[tuple[int], np.dtype[np.int64]],
+    renamed: Mapping[str, str],
+    *,
+    quiet: bool,
 ) -> _Table:
     shape = (len(wanted), task.cells)
     table = _Table(np.zeros(shape, np.uint8), np.zeros(shape, np.uint8), [], [], [], [])
     numbers: dict[str, int] = {}
     left = set(wanted.tolist())
     with progress(f"reading {path.name}", len(wanted), unit="rows", quiet=quiet) as shown:
-        for number, row in enumerate(_rows(path)):
+        for number, row in enumerate(_rows(path, renamed)):
             if number not in left:
                 continue
             where, at = f"{path} line {row.line}", len(table.lines)
@@ -137,20 +161,21 @@ def _rating(text: str, where: str) -> int:
     return int(text)
 
 
-def _rows(path: Path) -> Iterator[Row]:
+def _rows(path: Path, renamed: Mapping[str, str]) -> Iterator[Row]:
     """Stream the rows; bad columns, encoding or quoting are errors that name the line."""
     try:
         with regular_file(path).open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file, strict=True)
-            columns = _columns(path, next(reader, []))
+            columns = _columns(path, next(reader, []), renamed)
             for cells in reader:
                 if len(cells) != len(columns):
                     raise UserError(
                         f"{path} line {reader.line_num} has {len(cells)} columns, the header {len(columns)}; "
                         "the file may be cut off: get or export it again"
                     )
-                row = {"source": "csv", "rating": "0", **dict(zip(columns, cells, strict=True))}
-                yield Row(reader.line_num, **row)
+                row = dict(zip(columns, cells, strict=True))
+                row.pop("", None)
+                yield Row(reader.line_num, **{"source": "csv", "rating": "0", **row})
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -159,10 +184,23 @@ def _rows(path: Path) -> Iterator[Row]:
         raise UserError(f"{path} line {reader.line_num} is not valid CSV: {error}; mend the line") from None
 
 
-def _columns(path: Path, names: list[str]) -> list[str]:
+def _columns(path: Path, names: list[str], renamed: Mapping[str, str]) -> list[str]:
+    """Return our name of each column of the header, nothing for one that is left out."""
+    if renamed:
+        absent = [
+            name for name, ours in renamed.items() if name not in names and (name != ours or ours in REQUIRED)
+        ]
+        if absent:
+            raise UserError(f"{path} has no column {absent[0]!r}{nearest(absent[0], names)}")
+        if len(set(names)) != len(names):
+            raise UserError(f"{path} names a column twice")
+        return [renamed.get(name, "") for name in names]
     for name in names:
         if name not in COLUMNS:
-            raise UserError(f"{path}: unknown column {name[:40]!r}{nearest(name, COLUMNS)}")
+            raise UserError(
+                f"{path}: unknown column {name[:40]!r}{nearest(name, COLUMNS)}; name the file's own columns "
+                "with --column, such as --column question=puzzle"
+            )
     missing = [name for name in REQUIRED if name not in names]
     if missing or len(set(names)) != len(names):
         problem = f"has no column {missing[0]!r}" if missing else "names a column twice"

@@ -5,6 +5,9 @@ they share nothing with training.
 """
 
 from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
 
 from eqr.data.arc_json import is_arc_folder, read_arc_folder
 from eqr.data.csv_source import read_csv
@@ -31,6 +34,10 @@ class Import(Value):
     """Rows split off from training."""
     test: int | None = None
     """Test rows to draw from the source's test split, or to split off where it has none."""
+    split: Literal["train", "validation", "test"] = "train"
+    """Which split a CSV file is."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """CSV files: their names for our columns, such as {"question": "puzzle", "answer": "solution"}."""
     validation_from: Path | None = None
     test_from: Path | None = None
     """CSV files that are the other splits."""
@@ -44,7 +51,7 @@ def read_source(wanted: Import, *, quiet: bool = True) -> Splits:
     task = task_named(wanted.task) if wanted.task is not None else None
     path = Path(wanted.source)
     if path.exists() and not path.is_dir():
-        sets = _read_files({"train": path}, wanted, task, quiet=quiet)
+        sets = _read_files({wanted.split: path}, wanted, task, quiet=quiet)
     elif (path / DATASET).is_file():
         raise UserError(f"{path} is an eqr dataset already; use it as it is, or look with `eqr data show`")
     elif is_folder(path):
@@ -70,8 +77,12 @@ def _read_files(
     more = {"validation": wanted.validation_from, "test": wanted.test_from}
     files = {**files, **{split: path for split, path in more.items() if path is not None}}
     counts = {"train": _training_rows(wanted, set(files)), "test": wanted.test}
+    if wanted.split != "train":
+        counts[wanted.split] = wanted.count if wanted.test is None else wanted.test
     return {
-        split: read_csv(path, task, count=counts.get(split), seed=wanted.seed, quiet=quiet)
+        split: read_csv(
+            path, task, count=counts.get(split), seed=wanted.seed, columns=wanted.columns, quiet=quiet
+        )
         for split, path in files.items()
     }
 
@@ -87,6 +98,8 @@ def _training_rows(wanted: Import, splits: set[str]) -> int | None:
 def _limited(sets: dict[str, PuzzleSet], wanted: Import) -> dict[str, PuzzleSet]:
     if wanted.validation_from is not None or wanted.test_from is not None:
         raise UserError("--validation-from and --test-from go with CSV files; a folder brings its own splits")
+    if wanted.split != "train" or wanted.columns:
+        raise UserError("--split and --column go with a CSV file; a folder brings its own splits")
     for split, count in (("train", _training_rows(wanted, set(sets))), ("test", wanted.test)):
         if count is not None and split in sets:
             sets[split] = sample(sets[split], count, wanted.seed)

@@ -1,16 +1,20 @@
-"""`GeneratedStream`: an endless stream of puzzles never seen before, with the interface of `Batches`.
+"""`GeneratedStream`: an endless stream of fresh puzzles, with the interface of `Batches`.
 
 For models that need more than a fixed set. Background processes generate ahead while the model trains; what
-comes at a position depends only on the seed, not on how many processes there are or when it was resumed.
+comes at a position depends only on the seed and on the puzzles held out, not on how many processes there are
+or when it was resumed. A small task repeats itself; what is held out for judging never comes.
 """
 
+import hashlib
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
 from eqr.data.batches import Batch
-from eqr.data.workers import ROWS, Block, Blocks, require_workers
+from eqr.data.puzzles import PuzzleSet
+from eqr.data.workers import ROWS, Block, Blocks, kinds, require_workers
 from eqr.errors import UserError
 from eqr.tasks.base import Generate, Task
 
@@ -31,15 +35,22 @@ class GeneratedStream:
         options: Generate | None = None,
         *,
         seed: int,
+        held_out: Iterable[PuzzleSet] = (),
         workers: int = 0,
         rank: int = 0,
         world: int = 1,
     ) -> None:
+        """Leave out whatever equals a puzzle of the sets `held_out` up to the task's cheap symmetries."""
         if not 0 <= rank < world:
             raise UserError(f"rank {rank} does not exist in a world of {world}")
         require_workers(workers)
         self.task, self.options, self.seed, self.workers = task, options, seed, workers
         self.rank, self.world = rank, world
+        self._held_out = frozenset(
+            kind
+            for puzzles in held_out
+            for kind in kinds(task, np.asarray(puzzles.inputs), puzzles.identities)
+        )
         self._taken = 0
         self._blocks: Blocks | None = None
         self._held: Batch | None = None
@@ -62,12 +73,19 @@ class GeneratedStream:
     def state(self) -> dict[str, Any]:
         """Return the cursor as plain JSON data."""
         options = None if self.options is None else self.options.digest()
-        return {"taken": self._taken, "seed": self.seed, "task": self.task.name, "options": options}
+        held_out = hashlib.sha256(b"".join(sorted(self._held_out))).hexdigest()[:16]
+        return {
+            "taken": self._taken,
+            "seed": self.seed,
+            "task": self.task.name,
+            "options": options,
+            "held_out": held_out if self._held_out else None,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on exactly where `state` was saved; another seed, task or option is an error."""
+        """Go on exactly where `state` was saved; another seed, task, option or set held out is an error."""
         mine = self.state()
-        for key in ("seed", "task", "options"):
+        for key in ("seed", "task", "options", "held_out"):
             if state.get(key) != mine[key]:
                 raise UserError(
                     f"cannot resume the puzzle stream: it was saved with {key} {state.get(key)!r}, "
@@ -100,6 +118,7 @@ class GeneratedStream:
                 self.options,
                 seed=self.seed,
                 workers=self.workers,
+                held_out=self._held_out,
                 start=FIRST + number,
                 stride=self.world,
             )

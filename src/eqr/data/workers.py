@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -29,6 +30,8 @@ from eqr.tasks.base import Generate, Instance, Task, Tokens
 
 ROWS = 16
 """Puzzles per block; part of what a seed means, so never change it."""
+PATIENCE = 1000
+"""Puzzles in a row that may all be held out before nothing else is expected to come."""
 
 
 IDENTITY = "identity"
@@ -65,21 +68,54 @@ class Block:
 
     @classmethod
     def drawn(cls, instances: Iterator[Instance]) -> Self:
-        """Take a block's worth from a generator, letting Ctrl-C in between two puzzles only."""
-        taken = []
-        for _ in range(ROWS):
-            with deferred_interrupts():
-                taken.append(next(instances))
-        return cls.of(taken)
+        """Take a block's worth from a generator."""
+        return cls.of(_draw(instances, ROWS))
 
     def __len__(self) -> int:
         return len(self.inputs)
 
 
-def make_block(task: Task, options: Generate | None, seed: int, number: int) -> Block:
-    """Generate block `number` of a seed's endless sequence."""
-    rng = np.random.default_rng([seed, number])
-    return Block.drawn(task.generate(rng, options))
+def _draw(instances: Iterator[Instance], count: int) -> list[Instance]:
+    """Take puzzles from a generator, letting Ctrl-C in between two of them only."""
+    taken = []
+    for _ in range(count):
+        with deferred_interrupts():
+            taken.append(next(instances))
+    return taken
+
+
+Kinds = frozenset[bytes]
+
+
+def kinds(task: Task, inputs: Tokens, identities: NDArray[np.int32]) -> list[bytes]:
+    """Return a short hash for each puzzle (count, cells), equal for those alike up to cheap symmetries."""
+    grids = task.canonical(inputs)
+    return [
+        blake2b(grid.tobytes() + identity.tobytes(), digest_size=16).digest()
+        for grid, identity in zip(grids, identities, strict=True)
+    ]
+
+
+def make_block(task: Task, options: Generate | None, seed: int, held_out: Kinds, number: int) -> Block:
+    """Generate block `number` of a seed's endless sequence, without puzzles of the kinds held out."""
+    instances = task.generate(np.random.default_rng([seed, number]), options)
+    taken = _draw(instances, ROWS)
+    refused = 0
+    while held_out:
+        block = Block.of(taken)
+        alike = [kind in held_out for kind in kinds(task, block.inputs, block.identities)]
+        if not any(alike):
+            break
+        refused = refused + sum(alike) if all(alike) else 0
+        if refused > PATIENCE:
+            raise UserError(
+                f"every {task.name} puzzle drawn, the last {refused:,} of them, is one of the validation or "
+                "test puzzles up to symmetry; hold out fewer (data.validation, data.test), loosen "
+                "data.options, or train on a fixed set (data.endless=false)"
+            )
+        taken = [instance for instance, old in zip(taken, alike, strict=True) if not old]
+        taken += _draw(instances, ROWS - len(taken))
+    return Block.of(taken)
 
 
 def require_workers(count: int) -> None:
@@ -102,10 +138,11 @@ class Blocks:
         *,
         seed: int,
         workers: int = 0,
+        held_out: Kinds = frozenset(),
         start: int = 0,
         stride: int = 1,
     ) -> None:
-        self._job = (task, options, seed)
+        self._job = (task, options, seed, held_out)
         self._next, self._stride = start, stride
         self._turn = 0
         require_workers(workers)
@@ -151,7 +188,7 @@ class Blocks:
         self.close()
 
 
-Job = tuple[Task, Generate | None, int]
+Job = tuple[Task, Generate | None, int, Kinds]
 
 
 def _start_workers(job: Job, count: int, start: int, stride: int) -> list[tuple[SpawnProcess, Connection]]:

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
-from huggingface_hub.errors import EntryNotFoundError, HFValidationError
+from huggingface_hub import PyTorchModelHubMixin
+from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
 from torch import nn
 
+from eqr.data.hub import download
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file, read_json, read_object, write_json
 from eqr.model.card import Measured, Training, model_card
@@ -104,10 +105,15 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
 
 def _download(repository: str, name: str, options: dict[str, Any]) -> Path:
     try:
-        return Path(hf_hub_download(repository, name, **options))
+        return download(repository, name, **options)
     except EntryNotFoundError as error:
         if name in (MEASURED, TRAINING):
             return Path(name + ".absent")
+        if isinstance(error, LocalEntryNotFoundError):
+            raise UserError(
+                f"cannot fetch {repository}: the Hugging Face hub does not answer and {name} is not in its "
+                "cache; check the connection, or give the path of a model folder"
+            ) from None
         raise UserError(f"{repository} on the Hub has no {name}, or it cannot be reached: {error}") from None
     except (OSError, HFValidationError) as error:
         raise UserError(

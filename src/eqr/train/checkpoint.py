@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import Field, NonNegativeFloat, NonNegativeInt
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from eqr.errors import UserError
-from eqr.files import new_file
+from eqr.files import new_file, parse_json, require_object
+from eqr.value import Value
 
 FORMAT = "eqr-checkpoint-1"
 
@@ -28,6 +30,16 @@ class Checkpoint:
     step: int
     tensors: dict[str, Tensor]
     record: dict[str, Any]
+
+
+class Known(Value, extra="ignore"):
+    """What every record holds, in the form in which a run goes on from it."""
+
+    step: NonNegativeInt
+    seconds: NonNegativeFloat = 0.0
+    best: dict[str, float] = Field(default_factory=dict)
+    meter: dict[str, float] = Field(default_factory=dict)
+    stream: dict[str, Any] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -85,10 +97,11 @@ def read(path: Path) -> Checkpoint:
         raise UserError(f"{path} is damaged: {error}") from None
     if metadata.get("format") != FORMAT:
         raise UserError(f"{path} is not an eqr checkpoint (format {metadata.get('format')!r})")
-    if metadata.get("digest") != _digest(tensors, metadata["record"]):
+    if metadata.get("digest") != _digest(tensors, metadata.get("record", "")):
         raise UserError(f"{path} is damaged: its content does not match its digest")
-    record = json.loads(metadata["record"])
-    return Checkpoint(record.pop("step"), tensors, record)
+    record = require_object(parse_json(metadata["record"], where=str(path)), where=str(path))
+    known = Known.from_json(record, where=str(path))
+    return Checkpoint(known.step, tensors, {name: value for name, value in record.items() if name != "step"})
 
 
 def _digest(tensors: dict[str, Tensor], record: str) -> str:

@@ -84,25 +84,6 @@ def joined(device: torch.device) -> Iterator[World]:
         dist.destroy_process_group()
 
 
-def local_device(name: str) -> torch.device:
-    """Return the device a name means here: `auto` takes cuda, then mps, then cpu; a rank its own card."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    if name == "cuda" and "LOCAL_RANK" in os.environ:
-        name = f"cuda:{os.environ['LOCAL_RANK']}"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise UserError(f"device = {name!r} is no device; use auto, cpu, cuda, cuda:1 or mps") from None
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise UserError(f"device = {name!r}: this PyTorch finds no CUDA device; use cpu or auto")
-        torch.cuda.set_device(device)
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise UserError(f"device = {name!r}: this PyTorch finds no MPS device; use cpu or auto")
-    return device
-
-
 @contextmanager
 def _reported() -> Iterator[None]:
     """Say plainly that a collective failed, which is what a rank's death looks like from the others."""

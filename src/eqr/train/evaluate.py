@@ -13,6 +13,8 @@ from eqr.solve.budget import Budget
 from eqr.solve.rollout import Dynamics, unroll
 from eqr.train.distributed import World
 from eqr.train.loss import all_right
+from eqr.train.precision import computing
+from eqr.train.recipe import Precision
 
 EXACT = "exact@"
 ROWS = 128
@@ -43,7 +45,14 @@ class Score:
 
 
 def evaluate(
-    model: Reasoner, puzzles: PuzzleSet, depths: tuple[int, ...], *, count: int, seed: int, world: World
+    model: Reasoner,
+    puzzles: PuzzleSet,
+    depths: tuple[int, ...],
+    *,
+    count: int,
+    seed: int,
+    world: World,
+    precision: Precision = Precision.FLOAT32,
 ) -> Score:
     """Run the first `count` puzzles to the greatest depth, from one start each, split over processes."""
     dynamics = Dynamics(model, Budget(depth=max(depths), seed=seed))
@@ -54,7 +63,7 @@ def evaluate(
         pairs = zip(batch.inputs, batch.identities.tolist(), strict=True)
         keys = [row_key(seed, puzzle, 0, identity) for puzzle, identity in pairs]
         labels = torch.from_numpy(batch.labels).to(dynamics.device)
-        with torch.inference_mode():
+        with torch.inference_mode(), computing(precision, dynamics.device):
             rows = dynamics.begin(batch.inputs, keys, batch.identities)
             for depth, step in enumerate(unroll(dynamics, rows), start=1):
                 if depth in depths:

@@ -36,7 +36,7 @@ class Generated(Value):
     options: dict[str, Any] = Field(default_factory=dict)
     """The generator's options (`eqr tasks --json` lists them)."""
     endless: bool = False
-    """Train on ever fresh puzzles instead of on `train` of them."""
+    """Train on ever fresh puzzles instead of on `train` of them; none is a validation or test puzzle."""
     workers: NonNegativeInt = 0
     """Background processes that generate ahead, for `endless`."""
 
@@ -92,7 +92,7 @@ class Saving(Value):
 
 
 class Precision(StrEnum):
-    """The type of matrix products and latents; weights and sums stay float32."""
+    """The type of matrix products, in training and in its validation; weights and latents stay float32."""
 
     FLOAT32 = "float32"
     BFLOAT16 = "bfloat16"

@@ -19,6 +19,7 @@ from eqr.data import GeneratedStream, Splits
 from eqr.errors import UserError
 from eqr.files import remove, write_json
 from eqr.model.card import Measured
+from eqr.model.devices import local_device
 from eqr.model.reasoner import Reasoner
 from eqr.model.saving import WEIGHTS
 from eqr.model.weights import read_weights
@@ -26,7 +27,7 @@ from eqr.progress import Progress, progress
 from eqr.runs import RunFolder
 from eqr.signals import Requests, noted
 from eqr.train.checkpoint import Checkpoint, Checkpoints
-from eqr.train.distributed import LostRank, World, joined, local_device
+from eqr.train.distributed import LostRank, World, joined
 from eqr.train.evaluate import Score, evaluate
 from eqr.train.journal import Journal, Meter
 from eqr.train.recipe import Precision, Recipe
@@ -255,6 +256,7 @@ class Training:
             count=plan.puzzles,
             seed=plan.seed,
             world=self.world,
+            precision=self.recipe.precision,
         )
         self._write("validation", {"seconds": self.seconds, **score.to_json()})
         if score.best >= self.best.get("exact", 0.0):  # of equals the later, better averaged one
@@ -302,6 +304,7 @@ class Training:
             count=plan.test_puzzles,
             seed=plan.seed,
             world=self.world,
+            precision=self.recipe.precision,
         )
         self._write("test", score.to_json())
         return score

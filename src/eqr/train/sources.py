@@ -56,7 +56,8 @@ def open_stream(recipe: Recipe, splits: Splits) -> Batches | GeneratedStream:
     task, data = task_named(recipe.data.task), recipe.data
     if isinstance(data, Generated) and data.endless:
         options = task.options(data.options)
-        return GeneratedStream(task, options, seed=recipe.seed, workers=data.workers)
+        held_out = [puzzles for name, puzzles in splits if name != "train"]
+        return GeneratedStream(task, options, seed=recipe.seed, held_out=held_out, workers=data.workers)
     return Batches(splits["train"], task, seed=recipe.seed, augment=recipe.augment)
 
 

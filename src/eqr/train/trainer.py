@@ -16,9 +16,11 @@ from eqr.data import Batches, GeneratedStream
 from eqr.errors import UserError
 from eqr.model.cut import RowPool, least_rows, one_thread
 from eqr.model.reasoner import Reasoner
+from eqr.model.weights import require_shapes, shapes_of
 from eqr.train.distributed import World
 from eqr.train.parameters import FlatParameters
-from eqr.train.recipe import Precision, Recipe
+from eqr.train.precision import computing
+from eqr.train.recipe import Recipe
 from eqr.train.rows import Rows
 from eqr.train.step import STATS, Objective, Sums
 
@@ -86,13 +88,7 @@ class Trainer:
     def _step(self, wishes: Wishes) -> StepResult:
         self._refill()
         number = self.step_number + 1
-        with torch.autocast(
-            self.device.type,
-            dtype=torch.bfloat16,
-            enabled=self.recipe.precision is Precision.BFLOAT16,
-            # older PyTorch would use a weight cast without a graph, before the window, inside it too
-            cache_enabled=False,
-        ):
+        with computing(self.recipe.precision, self.device):
             sums = self._objective.sums(self.model, self.flat, self.pool, self.rows, self.depth_limit(number))
         gradient, stats, wishes = self._agree(sums, wishes)
         if not isfinite(stats["loss"] + stats["gradient_norm"]):
@@ -141,6 +137,14 @@ class Trainer:
         mine = {"weights": self.flat.vector, "average": self.average}
         mine |= {f"optimizer.{name}": part for name, part in self.memory.items()}
         mine |= {f"model.{name}": part for name, part in self.model.named_buffers()}
+        parts = {f"rows.{name}": part for name, part in self.rows.tensors().items()}
+        whole = {name: (self.recipe.rows, *part.shape[1:]) for name, part in parts.items()}
+        known = mine | parts
+        given = {name: tensor for name, tensor in tensors.items() if name in known}
+        require_shapes(shapes_of(mine) | whole, shapes_of(given), where="the checkpoint")
+        odd = [name for name, tensor in given.items() if tensor.dtype is not known[name].dtype]
+        if odd:
+            raise UserError(f"the checkpoint: {odd[0]} is {given[odd[0]].dtype}, not {known[odd[0]].dtype}")
         for name, part in mine.items():
             part.copy_(tensors[name])
         share, start = len(self.rows), self.world.rank * len(self.rows)
