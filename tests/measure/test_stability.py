@@ -20,6 +20,7 @@ from eqr.model.config import Path
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
 from eqr.solve.budget import Budget
+from eqr.solve.rollout import rollout
 from eqr.tasks import task_named
 from settling import puzzles_4x4
 
@@ -158,3 +159,14 @@ def test_a_real_segments_products_equal_finite_differences(mixer):
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         product = jacobian(apply, at).times(v)
     np.testing.assert_allclose(product, numeric, rtol=1e-5, atol=1e-7)
+
+
+def test_the_state_looked_around_is_that_of_an_ordinary_trajectory():
+    puzzles, budget = puzzles_4x4(2), Budget(depth=3, noise=0.0, probe=True)
+    reasoner = small(Reasoner)
+    found = stability(reasoner, puzzles.inputs, puzzles.labels, budget=budget)
+    ended = rollout(reasoner, puzzles.inputs, budget)
+    coordinates = 2 * reasoner.config.tokens * reasoner.config.width
+    one = found.segments == 1
+    np.testing.assert_allclose(found.residual[one], ended.probe[one] * coordinates**0.5, rtol=1e-4)
+    np.testing.assert_array_equal(found.right, (ended.tokens == puzzles.labels).all(axis=1))

@@ -218,17 +218,20 @@ def _around(
 ) -> dict[str, NDArray[np.generic]]:
     """Look around the final states of some puzzles; `exact` is the model in float64."""
     dynamics = Dynamics(reasoner, budget, window=1)
-    rows = dynamics.begin(puzzles, [row_key(budget.seed, puzzle, 0) for puzzle in puzzles], identities)
+    families = np.zeros(len(puzzles), np.int32) if identities is None else identities
+    pairs = zip(puzzles, families.tolist(), strict=True)
+    keys = [row_key(budget.seed, puzzle, 0, family) for puzzle, family in pairs]
+    rows = dynamics.begin(puzzles, keys, identities)
     for step in unroll(dynamics, rows):
         rows = step.advanced.rows
-    keys, depths = rows.keys.clone(), rows.depths.clone()  # ordinary tensors, not those of inference mode
+    row_keys, depths = rows.keys.clone(), rows.depths.clone()  # ordinary tensors, not those of inference mode
     x, state = rows.x.double(), State(*(latent.double() for latent in rows.state.tensors()))
     still = dynamics.path.replace(noise=0.0, learned_noise=False)
 
     def segments(flat: Tensor, count: int = 1) -> Tensor:
         there = _state(flat, state)
         for _ in range(count):
-            there = exact.segment(there, x, keys, depths, path=still)
+            there = exact.segment(there, x, row_keys, depths, path=still)
         return _flat(there)
 
     at, label = _flat(state), torch.as_tensor(labels, dtype=torch.int64, device=x.device)
