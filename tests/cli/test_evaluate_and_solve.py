@@ -264,10 +264,11 @@ def test_solve_json_is_always_json(place):
 
 
 def test_solve_halts_by_the_rules_and_starts_at_random_if_told(place, settling):
-    words = ("solve", "any", TEXTS[0], "--breadth", 8, "--json")
+    words = ("solve", "owner/any", TEXTS[0], "--breadth", 8, "--json")
     by_rules = json.loads(eqr(*words, "--halt", "valid").stdout)
     assert (by_rules["valid"], by_rules["halted"]) == (True, True)
-    assert json.loads(eqr(*words, "--start", "random:0.1").stdout) != json.loads(eqr(*words).stdout)
+    own, drawn = (json.loads(eqr(*words, "--start", text).stdout) for text in ("model", "random:0.1"))
+    assert own["residual"] == json.loads(eqr(*words).stdout)["residual"] != drawn["residual"]
     with pytest.raises(UserError, match="--start fixed: give model, random"):
         eqr(*words, "--start", "fixed")
 

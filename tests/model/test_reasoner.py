@@ -23,7 +23,7 @@ from eqr.model.config import (
 )
 from eqr.model.counters import NoiseBank, row_key
 from eqr.model.mixers import Attention, Tokens
-from eqr.model.operator import Damped, Numbered, Wrapped, run_segment
+from eqr.model.operator import Accelerated, Damped, Numbered, Wrapped, run_segment
 from eqr.model.plain import PlainReasoner, PlainState
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
@@ -186,7 +186,7 @@ def test_noise_is_standard_normal_and_fresh():
 def test_a_wrapper_may_apply_what_it_wraps_more_than_once():
     """A midpoint rule around noise: each application's two calls draw the same noise."""
     model = Reasoner(small("eqr", path=Path(noise=0.1)))
-    x, keys, _, state = begin(model)
+    x, keys, depths, state = begin(model)
 
     @dataclass(frozen=True)
     class Midpoint:
@@ -196,12 +196,37 @@ def test_a_wrapper_may_apply_what_it_wraps_more_than_once():
             middle = torch.lerp(z, self.application(z, condition, index), 0.5)
             return self.application(middle, condition, index)
 
-    wrapped = model._wrap(model.config.path, keys)
-    moves = model.config.recurrence.moves()
-    twice = Wrapped(answer=Midpoint(wrapped.answer), scratch=Midpoint(wrapped.scratch))
-    one, again = (run_segment(state, x, moves, twice) for _ in range(2))
+    twice = model.wrapped_by(Midpoint)
+    one, again, plain = (m.segment(state, x, keys, depths) for m in (twice, twice, model))
     assert torch.equal(one.answer, again.answer)
-    assert not torch.equal(one.answer, run_segment(state, x, moves, wrapped).answer)
+    assert not torch.equal(one.answer, plain.answer)
+    assert torch.equal(model.segment(state, x, keys, depths).answer, plain.answer), "the model itself changed"
+    assert twice.stack is model.stack
+
+
+def test_acceleration_reaches_the_fixed_point_of_a_linear_map_sooner_row_by_row():
+    torch.manual_seed(0)
+    rates = torch.tensor([0.9, 0.5]).view(1, 2, 1) * torch.linspace(0.5, 1.0, 3)
+
+    def towards(z, condition, index):
+        return condition + rates * (z - condition)
+
+    rest, begun = torch.randn(1, 2, 3), torch.randn(1, 2, 3)
+
+    def after(application, *conditions):
+        z = begun
+        for index, condition in enumerate(conditions):
+            z = application(z, condition, index)
+        return z
+
+    far = (after(towards, *[rest] * 8) - rest).norm()
+    near = (after(Accelerated(towards, memory=4), *[rest] * 8) - rest).norm()
+    assert near < 0.05 * far
+    changing = [rest, rest + 1, rest + 2]
+    assert torch.equal(after(Accelerated(towards, memory=4), *changing), after(towards, *changing))
+    together = after(Accelerated(towards, memory=4), *[rest] * 5)
+    rates, rest, begun = rates[:, 1:], rest[:, 1:], begun[:, 1:]
+    assert torch.allclose(after(Accelerated(towards, memory=4), *[rest] * 5), together[:, 1:], atol=1e-6)
 
 
 def test_noise_does_not_depend_on_neighbours_but_on_depth():

@@ -9,7 +9,7 @@ back-propagation.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -67,6 +67,41 @@ class Noisy:
         moved = self.application(z, condition, index)
         scale = self.scale if isinstance(self.scale, float) else self.scale.to(z.dtype)
         return add_chosen(moved, self.bank.vectors, self.chosen[index], scale)
+
+
+@dataclass(frozen=True)
+class Accelerated:
+    """Anderson acceleration: combine the last applications so that their changes cancel best, row by row.
+
+    It looks back over at most `memory` applications that had the same condition: those of a cycle's scratch
+    state, or of a single state through the whole segment. Where conditions differ it changes nothing. Made
+    anew for every segment, so what it looks back on is a row's own.
+    """
+
+    application: Numbered
+    memory: int
+    ridge: float = 1e-4
+    """Share of the mean squared change that is added to it, so that near-equal changes do not blow up."""
+    _past: list[tuple[Tensor | None, Tensor, Tensor]] = field(default_factory=list, repr=False)
+    """Condition, new state and change of each."""
+
+    def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
+        """Apply and combine with what came before."""
+        moved = self.application(z, condition, index)
+        past = self._past
+        if past and past[-1][0] is not condition:
+            past.clear()
+        past.append((condition, moved, moved - z))
+        del past[: -self.memory]
+        if len(past) == 1:
+            return moved
+        changes = torch.stack([change for _, _, change in past]).float()
+        products = torch.einsum("isrw,jsrw->rij", changes, changes)
+        size = products.diagonal(dim1=1, dim2=2).mean(dim=1)[:, None, None].clamp_min(1e-12)
+        eye = torch.eye(len(past), device=z.device)
+        weights = torch.linalg.solve(products + self.ridge * size * eye, torch.ones_like(products[:, :, 0]))
+        weights = (weights / weights.sum(dim=1, keepdim=True)).to(z.dtype)
+        return torch.einsum("ri,isrw->srw", weights, torch.stack([new for _, new, _ in past]))
 
 
 @dataclass(frozen=True)

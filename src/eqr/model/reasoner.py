@@ -4,7 +4,10 @@ The model is plain: it knows nothing of depth, breadth, halting, training or dev
 whoever calls it (`eqr.solve`, `eqr.train`), and compilation or precision are applied from outside.
 """
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -63,6 +66,7 @@ class Reasoner(Saved):
         table = torch.zeros(config.identities, width) if config.identities else None
         self.register_buffer("identity_table", table)
         self._bank: NoiseBank | None = None
+        self._wrappers: tuple[Callable[[Numbered], Numbered], ...] = ()
 
     def forward(
         self,
@@ -138,6 +142,15 @@ class Reasoner(Saved):
         wrapped = self._wrap(path or self.config.path, keys + (depths << 20))
         return run_segment(state, x, self._moves, wrapped, tracked=tracked)
 
+    def wrapped_by(self, *wrappers: Callable[[Numbered], Numbered]) -> Self:
+        """Return this model, weights shared, with wrappers of your own around damping and noise.
+
+        Each is called once per segment and state, with the application to wrap.
+        """
+        view = copy(self)
+        view._wrappers = (*self._wrappers, *wrappers)
+        return view
+
     def read(self, state: State, before: State) -> Reading:
         """Read both heads; the residual compares with the state a segment earlier."""
         seen = state.answer.mean(dim=0) if self.config.mixer.reads_mean else state.answer[0]
@@ -196,6 +209,8 @@ class Reasoner(Saved):
             chosen = bank.choose(keys, len(self._moves), self.config.tokens)
             answer = Noisy(answer, scales[0], bank, chosen)
             scratch = Noisy(scratch, scales[1], bank, chosen)
+        for wrap in self._wrappers:
+            answer, scratch = wrap(answer), wrap(scratch)
         return Wrapped(answer=answer, scratch=scratch)
 
     def noise_bank(self, device: torch.device) -> NoiseBank:

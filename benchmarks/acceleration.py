@@ -1,0 +1,60 @@
+"""Whether Anderson acceleration pays: segments until a share of valid answers is reached, with and without.
+
+Every application is counted alike, so a segment costs the same either way; what acceleration adds (a few
+products of states) is not counted in its disfavour. Accuracy is by the task's own check, on fresh puzzles.
+
+Run: python benchmarks/acceleration.py MODEL [PUZZLES [DEPTH]]
+"""
+
+import sys
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from eqr.model.counters import row_key
+from eqr.model.operator import Accelerated
+from eqr.model.reasoner import Reasoner
+from eqr.solve import Budget, load_reasoner
+from eqr.solve.rollout import Dynamics, unroll
+from eqr.tasks import task_named
+
+SHARES = (0.5, 0.8, 0.9, 0.95, 1.0)
+"""Of the best accuracy that the plain model reaches at any depth."""
+
+
+def valid_by_depth(reasoner: Reasoner, puzzles: NDArray[np.uint8], depth: int) -> NDArray[np.float64]:
+    """Return the share of valid answers after each segment, one start each."""
+    assert reasoner.config.task is not None
+    task = task_named(reasoner.config.task)
+    dynamics = Dynamics(reasoner, Budget(depth=depth), window=1)
+    with torch.inference_mode():
+        rows = dynamics.begin(puzzles, [row_key(0, puzzle, 0) for puzzle in puzzles])
+    steps = unroll(dynamics, rows)
+    return np.array([task.check_many(puzzles, s.advanced.reading.tokens.numpy()).mean() for s in steps])
+
+
+def main() -> None:
+    """Print, for each memory, the depth at which it reaches each share of the plain model's best."""
+    name, count, depth = [*sys.argv[1:], *("200", "32")[max(len(sys.argv) - 2, 0) :]]
+    reasoner = load_reasoner(name)
+    made = task_named(str(reasoner.config.task)).generate(np.random.default_rng(7))
+    puzzles = np.stack([next(made).puzzle for _ in range(int(count))])
+    plain = valid_by_depth(reasoner, puzzles, int(depth))
+    print(f"{name}: {count} puzzles, best {plain.max():.3f}; segments until a share of it is reached")
+    print("memory  " + "".join(f"{share:>8.0%}" for share in SHARES) + "    best    last")
+    for memory in (1, 2, 3, 5):
+        found = plain
+        if memory > 1:
+            wrap = partial(Accelerated, memory=memory)
+            found = valid_by_depth(reasoner.wrapped_by(wrap), puzzles, int(depth))
+        reached = [np.flatnonzero(found >= share * plain.max()) for share in SHARES]
+        cells = "".join(f"{int(first[0]) + 1 if len(first) else '-':>8}" for first in reached)
+        print(
+            f"{memory if memory > 1 else 'plain':<8}{cells}{found.max():>8.3f}{found[-1]:>8.3f}", flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()
