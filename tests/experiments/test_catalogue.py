@@ -50,7 +50,7 @@ PAPER: dict[tuple[str, str], dict[str, object]] = {
     # section 6.2: the baseline is the last row of the construction path, RI and NI come on top
     ("T3", "baseline"): {**RI_OFF, "states": 2, "halting": "learned"},
     ("T3", "+ RI"): {**RI_ON, "states": 2, "halting": "learned"},
-    ("T3", "+ RI + NI (EqR)"): {**BOTH, "beta": 0.01, "damped": True},
+    ("T3", "+ RI + NI (EqR)"): {**BOTH, "damped": True},
     ("T12", "TRM"): RI_OFF,
     ("T12", "+ RI"): RI_ON,
     ("T12", "+ RI + NI"): BOTH,
@@ -79,9 +79,9 @@ def cells_of(item: str, row: str) -> Iterator[Cell]:
 
 
 def disagreements(cell: Cell, expected: dict[str, object]) -> list[str]:
-    recipe = build(cell, "lab")
-    assert recipe is not None
-    found = traits(recipe)
+    built = build(cell, "lab")
+    assert built is not None
+    found = traits(built.recipe)
     return [f"{name}: {found[name]}, not {value}" for name, value in expected.items() if found[name] != value]
 
 
@@ -109,10 +109,10 @@ def test_every_recipe_builds_and_differs_where_rows_differ(scale):
     for experiment in EXPERIMENTS.values():
         keys: dict[tuple[object, ...], str] = {}
         for cell in experiment.cells():
-            recipe = build(cell, scale)
-            if recipe is not None:
+            built = build(cell, scale)
+            if built is not None:
                 same = (cell.row.variants, cell.changes(scale), cell.setting(scale))
-                assert keys.setdefault(same, run_key(recipe)) == run_key(recipe)
+                assert keys.setdefault(same, built.key) == built.key
         assert len(set(keys.values())) >= 0.7 * len(keys), f"{experiment.item}: rows share recipes"
 
 
@@ -121,8 +121,8 @@ def test_the_seed_and_nothing_else_but_the_recipe_names_a_run():
     one, two = build(cell, "lab", seed=0), build(cell, "lab", seed=1)
     assert one is not None
     assert two is not None
-    assert run_key(one) != run_key(two)
-    assert run_key(one) == run_key(one.replace(name="another"))
+    assert one.key != two.key
+    assert one.key == run_key(one.recipe.replace(name="another"))
 
 
 def test_a_field_that_the_code_gains_later_keeps_the_keys():

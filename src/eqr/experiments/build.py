@@ -3,7 +3,7 @@
 import hashlib
 import json
 from functools import cache, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from eqr.errors import UserError
 from eqr.experiments.experiment import Cell, Scale, Setting
@@ -15,25 +15,46 @@ from eqr.value import Value
 SMOKE_STEPS = 2
 
 
-def build(cell: Cell, scale: Scale, *, seed: int = 0, smoke: bool = False) -> Recipe | None:
+class Built(NamedTuple):
+    """A recipe and what names its run in the store."""
+
+    recipe: Recipe
+    key: str
+
+
+def build(cell: Cell, scale: Scale, *, seed: int = 0, smoke: bool = False) -> Built | None:
     """Return the recipe of a cell, checked against what its row says; None if the scale has none."""
     setting = cell.setting(scale)
     if setting is None:
         return None
     where = f"{cell.experiment.item}, row {cell.row.name!r}, column {cell.column.name!r}"
     try:
-        recipe = _built(setting, cell.row.variants, cell.changes(scale))
+        recipe = _described(setting, cell.row.variants, cell.changes(scale))
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
     require(recipe, cell.row.says, where)
-    recipe = recipe.replace(seed=seed) if scale == "paper" else _for_one_core(recipe, seed)
-    return tiny(recipe) if smoke else recipe
+    return _built(setting, cell.row.variants, cell.changes(scale), scale, seed, smoke)
 
 
 @cache
-def _built(setting: Setting, variants: tuple[str, ...], changes: tuple[str, ...]) -> Recipe:
+def _described(setting: Setting, variants: tuple[str, ...], changes: tuple[str, ...]) -> Recipe:
     recipe = recipe_named(setting.recipe).with_settings(list(setting.changes))
     return reduce(variant_named, variants, recipe).with_settings(list(changes))
+
+
+@cache  # the many cells of a table have few recipes
+def _built(
+    setting: Setting,
+    variants: tuple[str, ...],
+    changes: tuple[str, ...],
+    scale: Scale,
+    seed: int,
+    smoke: bool,
+) -> Built:
+    recipe = _described(setting, variants, changes)
+    recipe = recipe.replace(seed=seed) if scale == "paper" else _for_one_core(recipe, seed)
+    recipe = tiny(recipe) if smoke else recipe
+    return Built(recipe, run_key(recipe))
 
 
 def _for_one_core(recipe: Recipe, seed: int) -> Recipe:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from eqr.experiments.build import build, run_key
+from eqr.experiments.build import build
 from eqr.experiments.costs import training_operations
 from eqr.experiments.experiment import Cell, Experiment, Scale
 from eqr.experiments.jobs import Job
@@ -84,10 +84,10 @@ def _add(plan: Plan, known: _Jobs, found: _Jobs, cell: Cell, scale: Scale, seed:
     look = cell.look(smoke=smoke)
     if seed and not look.trained:
         return  # nothing random in it: one number says all
-    recipe = build(cell, scale, seed=seed, smoke=smoke)
-    if recipe is None:
+    built = build(cell, scale, seed=seed, smoke=smoke)
+    if built is None:
         return
-    key = run_key(recipe)
+    recipe, key = built
     label = f"{cell.experiment.item} {cell.row.name}, {cell.column.name}, seed {seed}"
     looks = known[key][2] if key in known else found.setdefault(key, (label, recipe, {}))[2]
     looks.setdefault(look.digest(), look)
