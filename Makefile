@@ -1,17 +1,18 @@
 # Two commands set a fresh machine up and do something useful: `make demo` and `make test`.
 PYTHON ?= python3
 VENV ?= .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
 
 NPM := build/npm
 NPM_READY := $(NPM)/.ready
 
-.PHONY: demo test site npm lint types format clean help
+.PHONY: demo test docs site npm lint types format clean help
 
 help:
-	@echo "make demo    train, scale and show a small reasoner (about five minutes on two cores)"
-	@echo "make test    lint, types and the whole test suite"
+	@echo "make demo    train, scale and show a small reasoner (about three minutes on two cores)"
+	@echo "make test    lint, types and the whole test suite (minutes on two cores)"
+	@echo "make docs    these pages and the Python reference as a site in build/docs"
 	@echo "make site    the page as a static site in site/, with the shipped models (needs npm)"
 	@echo "make npm     what the site and the browser tests need from npm, in build/npm"
 	@echo "make format  rewrite the sources in the house style"
@@ -40,6 +41,9 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
+
+docs: $(READY)
+	$(BIN)/mkdocs build --strict --site-dir build/docs
 
 test: lint types
 	$(BIN)/python -m pytest

@@ -86,7 +86,7 @@ def run(command: list[str]) -> None:
         return
     more = next((added for pattern, added in TINY if re.search(pattern, line)), "")
     expanded = [path for word in words for path in (map(str, Path().glob(word)) if "*" in word else [word])]
-    for task in [task for task in registry._registered if task.startswith("latin")]:
+    for task in [task for task in registry._registered if task.startswith(("latin", "takuzu"))]:
         del registry._registered[task]  # as in a fresh process, so that --load can register it again
     done = CliRunner().invoke(app, [*expanded, *shlex.split(more)])
     if isinstance(done.exception, UserError):

@@ -37,6 +37,9 @@ from eqr.train.trainer import NotFinite, Trainer, Wishes
 BEST = "best."
 """Prefix of the best weights in a checkpoint: going back to it goes back to them too."""
 
+HALF = 0.5
+"""Share of a run after which a recipe that will work has nearly always solved something."""
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -123,6 +126,7 @@ class Training:
         self.best: dict[str, Any] = {}
         self.best_weights: dict[str, Tensor] = {}
         self.meter = Meter()
+        self.hinted = False
         self.journal: Journal | None = None
 
     @property
@@ -263,7 +267,19 @@ class Training:
             self.best = {"step": self.step, "exact": score.best, **score.to_json()}
             self.best_weights = {name: tensor.cpu().clone() for name, tensor in model.state_dict().items()}
             self._save_best("validation", score)
+        self._hint(score)
         return score
+
+    def _hint(self, score: Score) -> None:
+        """Say once, late in a run, that nothing has been solved yet, and where help is."""
+        limit = self.recipe.time_limit or float("inf")
+        late = max(self.step / self.recipe.steps, self.seconds / limit) >= HALF
+        if late and not self.hinted and not self.best.get("exact") and not any(score.exact.values()):
+            self.hinted = True
+            self._say(
+                f"exact accuracy is still 0 after {self.step:,} of {self.recipe.steps:,} steps; "
+                "docs/when-it-does-not-learn.md says what to change first"
+            )
 
     def _best_model(self) -> Reasoner:
         model = Reasoner(self.recipe.model)
