@@ -113,6 +113,13 @@ def test_a_run_that_is_deleted_is_the_only_one_that_is_trained_again(copied):
     assert (copied / "results" / "T3" / "values.csv").read_text() == values
 
 
+def test_asking_for_fewer_seeds_loses_none(copied):
+    values = (copied / "results" / "T3" / "values.csv").read_text()
+    _, executor = go(copied, seeds=1)
+    assert executor.ran == []
+    assert (copied / "results" / "T3" / "values.csv").read_text() == values
+
+
 def test_a_run_cut_short_goes_on_to_the_same_weights(done, tmp_path, monkeypatch):
     from eqr.train import run
 

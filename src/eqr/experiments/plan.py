@@ -61,10 +61,10 @@ def make_plan(
     """
     plan = Plan()
     jobs: _Jobs = {}
-    most = max((_seeds(experiment, seeds, smoke) for experiment in experiments), default=0)
+    most = seeds or max((seeds_of(experiment, smoke) for experiment in experiments), default=0)
     for seed in range(most):
         for experiment in experiments:
-            if seed < _seeds(experiment, seeds, smoke):
+            if seed < (seeds or seeds_of(experiment, smoke)):
                 found: _Jobs = {}
                 for cell in experiment.cells():
                     _add(plan, jobs, found, cell, scale, seed, smoke)
@@ -76,8 +76,9 @@ def make_plan(
     return plan
 
 
-def _seeds(experiment: Experiment, seeds: int | None, smoke: bool) -> int:
-    return seeds or (2 if smoke else experiment.seeds)
+def seeds_of(experiment: Experiment, smoke: bool) -> int:
+    """Return how many seeds an experiment has unless asked otherwise; two in a smoke run."""
+    return 2 if smoke else experiment.seeds
 
 
 def _add(plan: Plan, known: _Jobs, found: _Jobs, cell: Cell, scale: Scale, seed: int, smoke: bool) -> None:

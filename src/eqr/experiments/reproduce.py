@@ -10,9 +10,10 @@ from eqr.experiments.board import Board
 from eqr.experiments.catalogue import CLAIMS, EXPERIMENTS
 from eqr.experiments.executor import Executor
 from eqr.experiments.experiment import Experiment, Scale
-from eqr.experiments.plan import Plan, make_plan
+from eqr.experiments.plan import Plan, make_plan, seeds_of
 from eqr.experiments.results import fill_table, require_kind, write_item, write_overview
 from eqr.experiments.store import Store
+from eqr.experiments.tables import read_table
 from eqr.experiments.versions import code_version
 
 ALL = "all"
@@ -94,9 +95,9 @@ def reproduce(
                 if outcome.job.key in left and not outcome.stopped:
                     left.discard(outcome.job.key)
                     if not left:
-                        _write(experiment, plan, store, out, smoke)
+                        _write(experiment, scale, seeds, store, out, smoke)
     for experiment in experiments:
-        _write(experiment, plan, store, out, smoke)
+        _write(experiment, scale, seeds, store, out, smoke)
     write_overview(out, smoke=smoke)
     return report
 
@@ -105,7 +106,14 @@ def _keys(plan: Plan, experiment: Experiment) -> set[str]:
     return {place.key for place in plan.places if place.cell.experiment.item == experiment.item}
 
 
-def _write(experiment: Experiment, plan: Plan, store: Store, out: Path, smoke: bool) -> None:
-    table, kept = fill_table(experiment, plan.places, store)
+def _write(
+    experiment: Experiment, scale: Scale, seeds: int | None, store: Store, out: Path, smoke: bool
+) -> None:
+    """Write an item with every seed there is, so that asking for fewer loses none that were shown before."""
+    shown = read_table(experiment, out / experiment.item).values.values()
+    before = max((1 + max(by_seed) for by_seed in shown), default=0)
+    most = max(before, seeds or 0, seeds_of(experiment, smoke))
+    places = make_plan([experiment], scale, seeds=most, smoke=smoke).places
+    table, kept = fill_table(experiment, places, store)
     if table.values or table.failures:
-        write_item(table, kept, plan.places, store, out, smoke=smoke)
+        write_item(table, kept, places, store, out, smoke=smoke)
