@@ -58,6 +58,9 @@ def solve(
     start: Annotated[str, typer.Option(metavar="START", help=START_HELP)] = "model",
     seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
     trace: Annotated[bool, typer.Option("--trace", help="Show the grid after every segment.")] = False,
+    gif: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a puzzle's solution as a moving picture.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
@@ -82,6 +85,9 @@ def solve(
     given = _given(puzzles, file, solver.task)
     for answer in solver.solve_many(given, live="-" in puzzles):
         failed = failed or isinstance(answer, Refused) or not answer.valid
+        if gif is not None and not isinstance(answer, Refused):
+            _write_gif(gif, solver, answer)
+            gif = None  # the first puzzle's
         if as_json:
             print(json.dumps(_plain(solver, answer, trace), allow_nan=False), flush=True)
         else:
@@ -209,6 +215,21 @@ def _split(lines: Iterable[str], task: "Task") -> Iterator[str]:
         yield "\n".join(block)
     if not found:
         raise UserError("no puzzles in the input")
+
+
+def _write_gif(path: Path, solver: "Solver", answer: "Answer") -> None:
+    try:
+        from eqr.measure.moving import moving_picture
+    except ImportError as error:
+        raise UserError(f"--gif needs {error.name}: pip install 'eqr[plots]'") from None
+    from eqr.files import new_file
+
+    frames = list(solver.trace(answer.puzzle, start=answer.start))
+    verdict = "answered" if solver.task.identities else "solved" if answer.valid else "not solved"
+    picture = moving_picture(solver.task, answer.puzzle, frames, verdict=verdict)
+    with new_file(path) as temporary:
+        temporary.write_bytes(picture)
+    print(f"{path}: {len(frames)} segments, {len(picture) / 1000:.0f} kB", file=sys.stderr)
 
 
 def show_answer(solver: "Solver", answer: "Answer | Refused", *, trace: bool, color: bool) -> None:

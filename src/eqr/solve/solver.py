@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from eqr.errors import UserError
 from eqr.model.counters import row_key
@@ -40,6 +41,8 @@ class Frame:
     grid: Tokens
     changed: tuple[int, ...]
     """Cells that differ from the frame before (from the puzzle, in the first)."""
+    confidence: NDArray[np.float32]
+    """(cells,): the probability that the model gives each token of the grid."""
     residual: float
     logit_residual: float
     halt: float
@@ -111,15 +114,17 @@ class Solver:
             rows = dynamics.begin(tokens[None], [key], np.array([self.identity], np.int32))
         before = tokens
         for step in unroll(dynamics, rows):
-            grid = step.advanced.reading.tokens[0].cpu().numpy()
+            reading = step.advanced.reading
+            grid = reading.tokens[0].cpu().numpy()
             latent, logits = step.advanced.rows.residuals[0, -1].tolist()
             yield Frame(
                 segment=int(step.advanced.rows.depths[0]),
                 grid=grid,
                 changed=tuple(np.flatnonzero(grid != before).tolist()),
+                confidence=reading.logits[0].float().softmax(dim=-1).amax(dim=-1).cpu().numpy(),
                 residual=latent,
                 logit_residual=logits,
-                halt=float(step.advanced.reading.halt[0]),
+                halt=float(reading.halt[0]),
                 halted=bool(step.advanced.halted[0]),
             )
             before = grid

@@ -25,14 +25,16 @@ export class Local {
     const model = await this.load(settings.model);
     const began = performance.now();
     const candidates = [];
-    let won = false;
-    for (const starts of gangs(settings)) {
-      for await (const event of advance(model, puzzle, settings, starts, signal)) {
+    // who chooses a verified answer needs no more starts once there is one
+    const verifying = settings.select === "verified" && settings.breadth > 1 && task.judged;
+    const wins = ({ halted, complete, tokens }) =>
+      (settings.race && halted) || (verifying && complete && task.accepts(puzzle, tokens));
+    for (const starts of gangs(settings.breadth, settings.race || verifying)) {
+      for await (const event of advance(model, puzzle, settings, starts, wins, signal)) {
         if (event.frame) yield event;
         else candidates.push(event.candidate);
       }
-      won = settings.race && candidates.some(({ halted }) => halted);
-      if (won) break;
+      if (candidates.some(wins)) break;
     }
     const best = select(settings.select, candidates, (tokens) => task.accepts(puzzle, tokens));
     const valid = task.accepts(puzzle, best.tokens);
@@ -58,8 +60,8 @@ function reason(task, puzzle, answer) {
   return task.kind === "maze" ? "the marks are no shortest path" : (task.problems(answer)[0]?.reason ?? "cells are left blank");
 }
 
-function gangs({ breadth, race }) {
-  const most = race ? ABREAST : BATCH;
+function gangs(breadth, compete) {
+  const most = compete ? ABREAST : BATCH;
   const size = Math.ceil(breadth / Math.ceil(breadth / most));
   const all = Array.from({ length: breadth }, (_, start) => start);
   return Array.from({ length: Math.ceil(breadth / size) }, (_, gang) => all.slice(gang * size, (gang + 1) * size));
@@ -78,8 +80,8 @@ async function open(folder) {
   return { runtime, manifest, sessions };
 }
 
-/** Run some starts side by side until each has ended, or in a race until one has halted. */
-async function* advance({ runtime, manifest, sessions }, puzzle, settings, starts, signal) {
+/** Run some starts side by side until each has ended, or one has won. */
+async function* advance({ runtime, manifest, sessions }, puzzle, settings, starts, wins, signal) {
   const { Tensor } = runtime;
   const run = (name, given) => {
     const session = sessions[name];
@@ -112,16 +114,16 @@ async function* advance({ runtime, manifest, sessions }, puzzle, settings, start
       halt: halt.data[place],
     }));
     const halted = rows.map((row, place) => row.rule(readings[place]));
-    const over = settings.race && halted.some(Boolean);
-    const done = rows.map((_, place) => halted[place] || over || segment >= settings.depth);
-    for (const [place, row] of rows.entries()) {
-      const reading = readings[place];
-      row.residuals.push(reading.residual);
-      yield { frame: { ...reading, done: done[place] } };
-      if (done[place]) {
-        const complete = halted[place] || segment >= settings.depth;
-        yield { candidate: { ...reading, residuals: row.residuals, depth: segment, halted: halted[place], complete } };
-      }
+    const ended = readings.map((reading, place) => {
+      rows[place].residuals.push(reading.residual);
+      const complete = halted[place] || segment >= settings.depth;
+      return { ...reading, residuals: rows[place].residuals, depth: segment, halted: halted[place], complete };
+    });
+    const over = ended.some(wins);
+    const done = ended.map(({ complete }) => complete || over);
+    for (const place of rows.keys()) {
+      yield { frame: { ...readings[place], done: done[place] } };
+      if (done[place]) yield { candidate: ended[place] };
     }
     const going = rows.map((_, place) => place).filter((place) => !done[place]);
     state = Object.fromEntries(states.map((name) => [name, after[`${name}_after`]]));
