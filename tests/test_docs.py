@@ -8,6 +8,8 @@ import importlib
 import json
 import re
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from eqr.data.hub import HUB
 from eqr.errors import UserError
 from eqr.recipes import RECIPES, recipe_named
 from eqr.tasks import registry, task_named
+from serve_running import running
 from test_architecture import LAYERS, SOURCE
 
 ROWS = "--set rows=8 --set evaluation.puzzles=4 --set evaluation.test_puzzles=4 --set evaluation.depths=[1,2]"
@@ -48,6 +51,8 @@ NOT_RUN = (
         "tests/train/test_distributed.py and tests/measure/test_evaluate.py run several processes",
     ),
     (r"data import sudoku-extreme", "needs the network"),
+    (r"^eqr serve", "runs until it is stopped; tests/serve/ asks it everything"),
+    (r"^eqr export", "takes ten seconds; tests/model/test_export.py exports"),
     (r"^eqr import ", "needs a published checkpoint; tests/model/test_convert.py converts one"),
 )
 FAMILY = {"input": [[0, 1, 2, 3, 4]] * 5, "output": [[4, 3, 2, 1, 0]] * 5}
@@ -97,6 +102,16 @@ def run(command: list[str]) -> None:
     assert done.exit_code in may, f"{line}\n{done.output}"
 
 
+@contextmanager
+def answered(text: str) -> Iterator[str]:
+    """Put a real server where a block expects one."""
+    if "http://localhost:8000" not in text:
+        yield text
+        return
+    with running() as (url, _):
+        yield text.replace("http://localhost:8000", url)
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)
 def test_commands_and_python_run(page, place):
     example = (ROOT / "examples" / "custom_task.py").read_text(encoding="utf-8")
@@ -105,7 +120,8 @@ def test_commands_and_python_run(page, place):
         for command in block.commands():
             run(command)
         if block.language == "python" and block.text not in example:
-            exec(compile(block.text, name(page), "exec"), names)
+            with answered(block.text) as text:
+                exec(compile(text, name(page), "exec"), names)
 
 
 def test_the_readme_shows_the_example_word_for_word():

@@ -1,7 +1,9 @@
 """Running the application: loading models by name, and uvicorn around it with a graceful end."""
 
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
@@ -49,11 +51,16 @@ def run(app: FastAPI, limits: Limits, *, host: str, port: int, ready: Callable[[
 
 
 class _Announced(uvicorn.Server):
-    """Says on which port it listens, which matters where 0 asked for any free one."""
+    """Says on which port it listens, which matters where 0 asked for any free one, and ends quietly."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[int], object]) -> None:
         super().__init__(config)
         self._ready = ready
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End gracefully, a second Ctrl-C at once; to stop is no failure, so nothing is raised after."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
 
     async def startup(self, sockets: object = None) -> None:
         """Listen, then say so."""

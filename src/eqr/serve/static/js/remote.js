@@ -1,21 +1,31 @@
 // Solving by a server: POST /v1/solve/stream, whose server-sent events are frames and answers.
 
+const KEY = "eqr-api-key"; // kept for this tab only
+
+/** Ask the server; where it wants a key, ask the person for it once. */
+async function ask(path, body, signal) {
+  const key = sessionStorage.getItem(KEY);
+  const headers = { "Content-Type": "application/json", ...(key && { Authorization: `Bearer ${key}` }) };
+  const response = await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body), signal } : { headers });
+  if (response.status === 401) {
+    const given = prompt("This server asks for its API key");
+    if (given) {
+      sessionStorage.setItem(KEY, given);
+      return ask(path, body, signal);
+    }
+  }
+  if (!response.ok) throw await problem(response);
+  return response;
+}
+
 export class Remote {
   async models() {
-    const response = await fetch("v1/models");
-    if (!response.ok) throw await problem(response);
-    return (await response.json()).models;
+    return (await (await ask("v1/models")).json()).models;
   }
 
   /** Yield {frame} after every segment and {answer} at the end; throws what the server says is wrong. */
   async *solve(task, puzzle, settings, signal) {
-    const response = await fetch("v1/solve/stream", {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ ...settings, puzzle: task.text(puzzle) }),
-      signal,
-    });
-    if (!response.ok) throw await problem(response);
+    const response = await ask("v1/solve/stream", { ...settings, puzzle: task.text(puzzle) }, signal);
     for await (const [name, data] of events(response.body)) {
       if (name === "segment") yield { frame: frame(task, data) };
       else if (name === "answer") yield { answer: { ...data, tokens: tokens(task, data.answer) } };
@@ -25,12 +35,7 @@ export class Remote {
 
   /** What the task itself says about a puzzle that this page has no rules for. */
   async check(task, model, puzzle) {
-    const response = await fetch("v1/check", {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ model, puzzle: task.text(puzzle) }),
-    });
-    if (!response.ok) throw await problem(response);
+    const response = await ask("v1/check", { model, puzzle: task.text(puzzle) });
     const verdict = await response.json();
     return verdict.valid ? [] : [{ cells: verdict.cells, reason: verdict.reason }];
   }
