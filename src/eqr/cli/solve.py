@@ -58,9 +58,7 @@ def solve(
     start: Annotated[str, typer.Option(metavar="START", help=START_HELP)] = "model",
     seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
     trace: Annotated[bool, typer.Option("--trace", help="Show the grid after every segment.")] = False,
-    gif: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a puzzle's solution as a moving picture.")
-    ] = None,
+    gif: Annotated[Path | None, typer.Option(metavar="FILE", help="Save it as a moving picture.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
@@ -80,18 +78,16 @@ def solve(
         "seed": seed,
     }
     solver = _solver(model, task, identity, asked, device)
-    color = sys.stdout.isatty() and not as_json
     failed = False
     given = _given(puzzles, file, solver.task)
-    for answer in solver.solve_many(given, live="-" in puzzles):
+    for number, answer in enumerate(solver.solve_many(given, live="-" in puzzles)):
         failed = failed or isinstance(answer, Refused) or not answer.valid
-        if gif is not None and not isinstance(answer, Refused):
-            _write_gif(gif, solver, answer)
-            gif = None  # the first puzzle's
         if as_json:
             print(json.dumps(_plain(solver, answer, trace), allow_nan=False), flush=True)
         else:
-            show_answer(solver, answer, trace=trace, color=color)
+            show_answer(solver, answer, trace=trace, color=sys.stdout.isatty())
+        if gif is not None and number == 0 and not isinstance(answer, Refused):
+            _write_gif(gif, solver, answer)
     raise typer.Exit(1 if failed else 0)
 
 

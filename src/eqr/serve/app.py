@@ -29,7 +29,7 @@ from eqr.serve.metrics import Metrics
 from eqr.serve.problems import Problem, documented, fault, install
 from eqr.serve.shown import STATIC, card
 from eqr.serve.stream import EVENTS, lines_of, refused_or_answer
-from eqr.solve import Refused, Session
+from eqr.solve import Budget, Refused, Session, rollout
 from eqr.solve.engine import SLOTS
 from eqr.tasks.base import Task
 
@@ -68,6 +68,10 @@ class Office:
             for model in models
         }
         self.cards = [card(model.name, model.reasoner, model.task, limits) for model in models]
+        for model, about in zip(models, self.cards, strict=True):
+            # kernels are compiled on first use: before the first client comes, not while it waits
+            tokens = model.task.parse(about["examples"][0]["puzzle"])
+            rollout(model.reasoner, tokens[None], Budget(depth=1))
         self.metrics = Metrics(self.desks.values())
         self.closing = False
 
