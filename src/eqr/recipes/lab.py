@@ -102,10 +102,11 @@ def sudoku_9x9_minimal() -> Recipe:
     """9x9 Sudoku without a spare clue: an hour on two cores."""
     return candidates(
         "sudoku-9x9",
-        steps=100_000,
+        steps=70_000,
         width=32,
         data={"train": 50_000},
         halting=LearnedHalt(exploration=0.3),
+        rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.1),
         evaluation=Evaluation(every=10_000, puzzles=128, depths=(1, 4, 16, 64)),
         saving=Saving(checkpoint_every=1000),
         name="sudoku-9x9-minimal",
