@@ -1,0 +1,94 @@
+"""Shipped weights load, do what their cards say on puzzles they have never seen, and fit their recipes."""
+
+import json
+from math import sqrt
+
+import numpy as np
+import pytest
+import torch
+
+from eqr.errors import UserError
+from eqr.model.lookup import SHIPPED, shipped
+from eqr.model.reasoner import Reasoner
+from eqr.recipes import recipe_named
+from eqr.solve import Budget, Solver
+from eqr.solve.shipped import model_for
+from eqr.tasks import task_named
+from eqr.train.recipe import Generated
+
+NAMES = sorted(shipped())
+PUZZLES = 64
+NINE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
+HELD_BACK = 987_654_321
+"""A seed that no recipe uses."""
+
+
+def recipe_of(model: Reasoner):
+    assert model.origin is not None
+    eqr, train, name, *_ = model.origin.command.split()
+    assert (eqr, train) == ("eqr", "train")
+    return recipe_named(name)
+
+
+def test_there_are_weights_and_they_are_small():
+    assert {"sudoku-4x4", "sudoku-6x6", "sudoku-9x9", "maze"} <= set(NAMES)
+    assert sum(path.stat().st_size for path in SHIPPED.rglob("*")) < 5_000_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_recipe_still_builds_these_shapes(name):
+    model = Reasoner.from_pretrained(name)
+    fresh = Reasoner(recipe_of(model).model)
+    shapes = {key: tensor.shape for key, tensor in fresh.state_dict().items()}
+    assert {key: tensor.shape for key, tensor in model.state_dict().items()} == shapes
+    assert model.config == fresh.config
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_held_back_puzzles_are_solved_as_often_as_the_card_says(name):
+    model = Reasoner.from_pretrained(name)
+    data = recipe_of(model).data
+    assert isinstance(data, Generated)
+    said = next(number for number in model.measured if (number.depth, number.breadth) == (16, 1))
+    assert said.low is not None
+    task = task_named(data.task)
+    made = task.generate(np.random.default_rng(HELD_BACK), task.options(data.options))
+    puzzles = [next(made).puzzle for _ in range(PUZZLES)]
+    solver = Solver(model, budget=Budget(depth=16))
+    solved = np.mean([answer.valid for answer in solver.solve_many(puzzles)])
+    # four standard errors of so few puzzles below what the card promises at least
+    assert solved >= said.low - 4 * sqrt(max(said.low * (1 - said.low), 0.01) / PUZZLES)
+
+
+def test_a_puzzle_finds_its_model():
+    maze = "#######\n#S    #\n##### #\n#     #\n# ### #\n# # #G#\n#######"
+    for text, name, task in (
+        ("1.......4...2...", "sudoku-4x4", "sudoku-4x4"),
+        (NINE, "sudoku-9x9", "sudoku-9x9"),
+        (maze, "maze", "maze-7x7"),
+    ):
+        found, of = model_for(text)
+        assert (found, of.name) == (name, task)
+    with pytest.raises(UserError, match="reads like none of the puzzles"):
+        model_for("hello")
+
+
+def test_the_command_line_solves_without_a_model(capsys):
+    from eqr.cli import app
+
+    app(["solve", "1.......4...2...", "--json"], standalone_mode=False)
+    said = json.loads(capsys.readouterr().out)
+    assert said["valid"] is True
+    app(["models", "--json"], standalone_mode=False)
+    listed = {model["name"]: model for model in json.loads(capsys.readouterr().out)}
+    assert set(listed) == set(NAMES)
+
+
+def test_one_set_of_weights_runs_on_other_sizes():
+    model = Reasoner.from_pretrained("maze")
+    task = task_named("maze-15x15")
+    made = task.generate(np.random.default_rng(HELD_BACK))
+    solver = Solver(model, task=task, budget=Budget(depth=64))
+    with torch.inference_mode():
+        solved = [answer.valid for answer in solver.solve_many([next(made).puzzle for _ in range(16)])]
+    assert np.mean(solved) >= 0.75
