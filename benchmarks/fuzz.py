@@ -5,7 +5,7 @@
 Every kind of file that eqr reads is made once, changed at random and read again; every field of a recipe is
 set to odd values, as `eqr train --set` does; puzzles and arrays of any form are given to the tasks. It prints
 how many calls were taken and refused, and the first that raised anything but a `UserError`.
-`tests/test_fuzz.py` runs a short, seeded part of it.
+`tests/test_hostile.py` runs a short, seeded part of it.
 """
 
 import argparse

@@ -372,5 +372,5 @@ def test_a_csv_names_its_split_and_columns(tmp_path):
     with pytest.raises(UserError, match="--column qestion: no such column; did you mean 'question'"):
         read_source(Import(source=str(path), columns={"qestion": "puzzle"}))
     splits.save(tmp_path / "set")
-    with pytest.raises(UserError, match="no 'train' split; name one that it has with --split: test"):
+    with pytest.raises(UserError, match="no 'train' split; known: test; name one that it has with --split"):
         load_split(tmp_path / "set", "train")

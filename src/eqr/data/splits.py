@@ -102,7 +102,7 @@ def load_split(path: Path, name: str, *, mmap: bool = True, verify: bool = True)
     known = {str(split): summary for split, summary in top.splits.items()}
     if name not in known:
         raise UserError(
-            f"{path} has no {name!r} split; name one that it has with --split: {', '.join(known)}"
+            f"{path} has no {name!r} split{nearest(name, known)}; name one that it has with --split"
         )
     puzzles = PuzzleSet.load(path / name, mmap=mmap, verify=verify)
     if (puzzles.task, puzzles.digest) != (top.task, known[name].content_digest):

@@ -138,7 +138,7 @@ def maze(size: int) -> Recipe:
         width=32,
         blocks=1,
         steps=6000,
-        data={"train": 20_000, "options": {"min_length": 4, "max_length": 3 * size}},
+        data={"train": 20_000, "options": {"min_length": 4, "max_length": 33 * size // 10}},
         model={"mixer": Neighbours(), "path": NOISY_PATH},
         halting=STAY,
         optimizer=AdamAtan2(rate=1e-3, weight_decay=0.1),
