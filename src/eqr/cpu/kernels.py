@@ -242,6 +242,36 @@ def uniform(keys, out, tokens, rows, width):
                 row[c] = (F4(_scramble(first + np.uint64(c)) >> _DROP) + _HALF) * _UNIT
 
 
+@_exact
+def choose(keys, out, applications, tokens, rows, mask):
+    """out[a, t, r] hashes keys[r], application a and token t to an index, as `NoiseBank.choose` does."""
+    sources, targets = indices(keys, rows), indices(out, applications * tokens * rows)
+    bits, bases = np.uint64(mask), np.empty(rows, dtype=np.uint64)
+    for a in range(applications):
+        for r in range(rows):
+            bases[r] = _scramble(np.uint64(sources[r]) + np.uint64(a))
+        for t in range(tokens):
+            target = targets[(a * tokens + t) * rows : (a * tokens + t + 1) * rows]
+            for r in range(rows):
+                target[r] = np.int64(_scramble(bases[r] + np.uint64(t)) & bits)
+
+
+@compiled_fast
+def square_distances(one, other, out, tokens, rows, width):
+    """out[r] += sum over tokens and channels of (one - other)^2."""
+    mine, theirs = matrix(one, tokens * rows, width), matrix(other, tokens * rows, width)
+    sums, totals = matrix(out, 1, rows)[0], np.zeros(rows)
+    for t in range(tokens):
+        for r in range(rows):
+            a, b, total = mine[t * rows + r], theirs[t * rows + r], _ZERO
+            for j in range(width):
+                difference = a[j] - b[j]
+                total += difference * difference
+            totals[r] += total
+    for r in range(rows):
+        sums[r] += F4(totals[r])
+
+
 @compiled_fast
 def pool(h, members, factors, out, groups, size, length):
     """out[g] = factors[g] * sum of h[members[g]], rows of `length`; no factors at address 0; -1 is nobody."""

@@ -50,12 +50,12 @@ def _add_product(c, a, b):
 
 
 @njit
-def _gate(both, gated):
-    half = gated.strides[0]
+def _gate(both, gated, hidden):
+    """What a last vector reads beyond the gates or the values is never used."""
     for i in range(ROWS):
-        g, out = both.ctypes.data + i * both.strides[0], gated.ctypes.data + i * half
-        for j in range(0, half, BYTES):
-            gate_vector(g + j, g + half + j, out + j)
+        g, out = both.ctypes.data + i * both.strides[0], gated.ctypes.data + i * gated.strides[0]
+        for j in range(0, gated.strides[0], BYTES):
+            gate_vector(g + j, g + 4 * hidden + j, out + j)
 
 
 @njit
@@ -70,31 +70,33 @@ def _gate_gradient(both, gated):
 @njit
 def _deliver(spoken, h, first, count, width, said, out, scales, epsilon):
     """Write what a tile says, or R(h + said)."""
+    if out == 0:
+        targets = matrix(said + 4 * width * first, count, width)
+        for i in range(count):
+            for j in range(width):
+                targets[i, j] = spoken[i, j]
+        return
+    olds, targets = matrix(h + 4 * width * first, count, width), matrix(out + 4 * width * first, count, width)
+    factors = matrix(scales + 4 * first, 1, count)[0]
     for i in range(count):
-        source = spoken[i]
-        if out == 0:
-            target = matrix(said + 4 * width * (first + i), 1, width)[0]
-            for j in range(width):
-                target[j] = source[j]
-        else:
-            target = matrix(out + 4 * width * (first + i), 1, width)[0]
-            old = matrix(h + 4 * width * (first + i), 1, width)[0]
-            squares = _ZERO
-            for j in range(width):
-                value = source[j] + old[j]
-                source[j] = value
-                squares += value * value
-            scale = _ONE / math.sqrt(squares / F4(width) + epsilon)
-            matrix(scales + 4 * (first + i), 1, 1)[0, 0] = scale
-            for j in range(width):
-                target[j] = source[j] * scale
+        source, old, squares = spoken[i], olds[i], _ZERO
+        for j in range(width):
+            value = source[j] + old[j]
+            source[j] = value
+            squares += value * value
+        factors[i] = squares
+    for i in range(count):  # apart from the sums, for roots and quotients of many rows at once
+        factors[i] = _ONE / math.sqrt(factors[i] / F4(width) + epsilon)
+    for i in range(count):
+        source, target, factor = spoken[i], targets[i], factors[i]
+        for j in range(width):
+            target[j] = source[j] * factor
 
 
 @njit
-def _both_turned(up, inputs, hidden):
-    """Up as (inputs, 2 x padded hidden): gate and value each padded with zeros."""
-    wide = _padded(hidden)
-    source, target = matrix(up, 2 * hidden, inputs), np.zeros((inputs, 2 * wide), dtype=F4)
+def _both_turned(up, inputs, hidden, wide):
+    """Up as (inputs, gates and values), the values beginning at `wide`."""
+    source, target = matrix(up, 2 * hidden, inputs), np.zeros((inputs, _padded(2 * wide)), dtype=F4)
     for half in range(2):
         for j in range(hidden):
             for k in range(inputs):
@@ -154,11 +156,11 @@ def _fill(tile, h, table, arms, first, count, rows, width):
 @compiled_fast
 def forward(h, table, arms, places, rows, width, up, down, hidden, said, out, scales, epsilon):
     """Run the MLP at places x rows; the inputs of one are `arms` rows of h, its output is one of `width`."""
-    inputs, half = arms * width, _padded(hidden)
-    ups, downs = _both_turned(up, inputs, hidden), _turned(down, width, hidden)
-    tile, both = np.zeros((ROWS, _padded(inputs)), dtype=F4), np.empty((ROWS, 2 * half), dtype=F4)
-    gated, spoken = np.empty((ROWS, half), dtype=F4), np.empty((ROWS, _padded(width)), dtype=F4)
-    total = places * rows
+    inputs, total = arms * width, places * rows
+    ups, downs = _both_turned(up, inputs, hidden, hidden), _turned(down, width, hidden)
+    slack = np.zeros((ROWS + 1, _padded(2 * hidden)), dtype=F4)
+    tile, both = np.zeros((ROWS, _padded(inputs)), dtype=F4), slack[:ROWS]
+    gated, spoken = np.empty((ROWS, _padded(hidden)), dtype=F4), np.empty((ROWS, _padded(width)), dtype=F4)
     for first in range(0, total, ROWS):
         count = min(ROWS, total - first)
         if table == 0 and count == ROWS:
@@ -166,7 +168,7 @@ def forward(h, table, arms, places, rows, width, up, down, hidden, said, out, sc
         else:
             _fill(tile, h, table, arms, first, count, rows, width)
             _set_product(both, tile, ups)
-        _gate(both, gated)
+        _gate(both, gated, hidden)
         _set_product(spoken, gated, downs)
         _deliver(spoken, h, first, count, width, said, out, scales, epsilon)
 
@@ -220,7 +222,7 @@ def gradient(
     """
     inputs, half = arms * width, _padded(hidden)
     columns, wide, total = _padded(inputs), _padded(width), places * rows
-    ups, upright = _both_turned(up, inputs, hidden), _halves_padded(up, inputs, hidden)
+    ups, upright = _both_turned(up, inputs, hidden, half), _halves_padded(up, inputs, hidden)
     downs = _columns_padded(down, width, hidden)
     # sums over a tile take its columns by whole tiles too, hence the slack behind them
     tile, inner = np.zeros((ROWS, columns), dtype=F4), np.zeros((ROWS + 1, wide + ROWS), dtype=F4)

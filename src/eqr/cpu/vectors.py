@@ -138,36 +138,34 @@ def multiply_add(a, a_row, a_step, b, b_step, c, c_row, rows, vectors, steps):
         b, c, vectors = b + 4 * BYTES, c + 4 * BYTES, vectors - 4
 
 
-# exp by Cephes: e^y = 2^n e^r with n = round(y / ln 2), |r| <= ln 2 / 2, a polynomial for e^r
 _SHIFT = 1.5 * 2**23  # adding it rounds to an integer, which then sits in the lowest bits
-_SHIFT_BITS = int(np.float32(_SHIFT).view(np.int32))
-_POLYNOMIAL = (
-    1.9875691500e-4,
-    1.3981999507e-3,
-    8.3334519073e-3,
-    4.1665795894e-2,
-    1.6666665459e-1,
-    5.0000001201e-1,
-)
+_LOG2_E, _LOG2_E_REST = 1.4426950216293335, 1.925963033500e-8
+_POWER_OF_TWO = (1.3276470981e-3, 9.6755413264e-3, 5.5507132766e-2, 2.4022119724e-1, 6.9314696706e-1, 1.0)
+"""Polynomial for 2^r, |r| <= 1/2, highest power first, to 2e-7."""
 _GUESS = 0x7EF311C7  # minus the bits of d: the bits of about 1 / d
 
 
 def _sigmoid(builder: Any, x: Any) -> Any:
+    """1 / (1 + 2^t) with t = -x log2(e) = n + r, n whole."""
+
     def fma(a: Any, b: Any, c: Any) -> Any:
         return _multiply_add(builder, a, b, c)
 
-    y = builder.fsub(_all(0.0), x)
-    for order, bound in ((">", _all(86.0)), ("<", _all(-87.0))):  # 2^n and 1 / d stay normal numbers
-        y = builder.select(builder.fcmp_ordered(order, y, bound), bound, y)
-    shifted = fma(y, _all(1.44269504), _all(_SHIFT))
+    for order, bound in ((">", _all(-86.0)), ("<", _all(87.0))):  # 2^n and 1 / d stay normal numbers
+        x = builder.select(builder.fcmp_ordered(order, x, bound), x, bound)
+    shifted = fma(x, _all(-_LOG2_E), _all(_SHIFT))
     n = builder.fsub(shifted, _all(_SHIFT))
-    r = fma(n, _all(2.12194440e-4), fma(n, _all(-0.693359375), y))
-    p = _all(_POLYNOMIAL[0])
-    for coefficient in _POLYNOMIAL[1:]:
+    # not left to the compiler, which would round the product of the line before first
+    kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+    fused = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32")
+    r = builder.call(fused, (x, _all(-_LOG2_E), builder.fneg(n)))
+    r = fma(x, _all(-_LOG2_E_REST), r)
+    p = _all(_POWER_OF_TWO[0])
+    for coefficient in _POWER_OF_TWO[1:]:
         p = fma(p, r, _all(coefficient))
-    power = builder.add(builder.bitcast(shifted, _BITS), _every(127 - _SHIFT_BITS))
-    power = builder.bitcast(builder.shl(power, _every(23)), _VECTOR)
-    d = fma(builder.fadd(fma(p, builder.fmul(r, r), r), _all(1.0)), power, _all(1.0))
+    exponent = builder.shl(builder.bitcast(shifted, _BITS), _every(23))
+    d = builder.bitcast(builder.add(builder.bitcast(p, _BITS), exponent), _VECTOR)
+    d = builder.fadd(d, _all(1.0))
     # three steps of Newton cost less than a division
     minus = builder.fsub(_all(0.0), d)
     found = builder.bitcast(builder.sub(_every(_GUESS), builder.bitcast(d, _BITS)), _VECTOR)

@@ -80,6 +80,12 @@ class NoiseBank:
 
     def choose(self, keys: Tensor, applications: int, tokens: int) -> Tensor:
         """Return which vectors the applications of a segment add, (applications, tokens, rows)."""
+        if is_plain(keys, torch.int64):
+            from eqr.cpu import kernels
+
+            chosen = keys.new_empty(applications, tokens, len(keys))
+            kernels.choose(keys.data_ptr(), chosen.data_ptr(), applications, tokens, len(keys), self.SIZE - 1)
+            return chosen
         counters = torch.arange(applications, device=keys.device).view(-1, 1, 1)
         base = scramble(keys + counters)
         return scramble(base + torch.arange(tokens, device=keys.device).unsqueeze(1)) & (self.SIZE - 1)

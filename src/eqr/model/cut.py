@@ -24,6 +24,7 @@ from typing import TypeVar
 
 import torch
 
+from eqr.cpu.memory import keep_freed_memory
 from eqr.errors import UserError
 from eqr.model.config import Path, ReasonerConfig
 from eqr.model.packed import packed
@@ -88,6 +89,7 @@ class RowPool:
             raise UserError(f"workers = {workers}: a pool needs at least 1")
         if rows_per_cut is not None and rows_per_cut < 1:
             raise UserError(f"rows_per_cut = {rows_per_cut}: a piece needs at least 1 row")
+        keep_freed_memory()
         self.workers = workers or torch.get_num_threads()
         self.rows_per_cut, self.least_rows = rows_per_cut, least_rows
         self._threads: ThreadPoolExecutor | None = None

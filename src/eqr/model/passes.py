@@ -95,6 +95,17 @@ def add_chosen(h: Tensor, vectors: Tensor, chosen: Tensor, scale: float | Tensor
     return h.add(picked, alpha=scale) if isinstance(scale, float) else torch.addcmul(h, picked, scale)
 
 
+def square_distances(one: Tensor, other: Tensor) -> Tensor:
+    """Sum (one - other)^2 over the tokens and channels of each row; both (tokens, rows, width)."""
+    if swept(one) and swept(other):
+        from eqr.cpu import kernels
+
+        squares = one.new_zeros(one.shape[1])
+        kernels.square_distances(one.data_ptr(), other.data_ptr(), squares.data_ptr(), *one.shape)
+        return squares
+    return (one.float() - other.float()).square().sum(dim=(0, 2))
+
+
 def _scale(h: Tensor, dim: int) -> Tensor:
     if dim == 0:
         return torch.rsqrt(h.square().mean(dim=0, keepdim=True) + EPSILON)

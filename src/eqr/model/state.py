@@ -10,6 +10,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from eqr.model.passes import square_distances
+
 
 @dataclass(frozen=True)
 class State:
@@ -52,10 +54,8 @@ class State:
         The paper's un-normalised norm is this times sqrt(states * tokens * width); dividing makes one
         tolerance mean the same for every size of model.
         """
-        squares = [
-            (mine.detach().float() - theirs.detach().float()).square().sum(dim=(0, 2))
-            for mine, theirs in zip(self.tensors(), other.tensors(), strict=True)
-        ]
+        pairs = zip(self.tensors(), other.tensors(), strict=True)
+        squares = [square_distances(mine.detach(), theirs.detach()) for mine, theirs in pairs]
         tokens, _, width = self.answer.shape
         return (torch.stack(squares).sum(0) / (len(squares) * tokens * width)).sqrt()
 

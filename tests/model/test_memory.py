@@ -1,0 +1,34 @@
+"""Arrays of the same sizes, made and dropped over and over, do not come from the system anew each time."""
+
+import subprocess
+import sys
+
+import pytest
+
+CODE = """
+import resource
+from eqr.cpu.memory import keep_freed_memory
+{first}
+import torch
+def work():
+    kept = [torch.ones(100_000) for _ in range(8)]
+    return sum(float(part[0]) for part in kept)
+work(), work()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    work()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(first: str) -> int:
+    code = CODE.format(first=first)
+    return int(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    )
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a setting of Linux's C library")
+def test_freed_memory_is_kept():
+    assert faults("assert keep_freed_memory()") < 100
+    assert faults("") > 1000  # eight arrays of a hundred pages, twenty times
