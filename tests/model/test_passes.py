@@ -9,6 +9,7 @@ from eqr.cpu import kernels
 from eqr.model import passes, tiled
 from eqr.model.counters import NoiseBank, _uniform, scramble, truncated_normal
 from eqr.model.gated import gated_mlp
+from eqr.model.operator import Damped, Noisy
 
 SHAPES = [(1, 2), (3, 10), (81, 64), (36, 514)]
 """Rows and (even) columns: less than a vector, odd halves, more columns than are normalised together."""
@@ -34,6 +35,7 @@ KERNELS = (
     "uniform",
     "choose",
     "square_distances",
+    "damp_and_add_chosen",
 )
 
 
@@ -118,6 +120,24 @@ def test_chosen_vectors_are_added_token_by_token(ran):
     assert close(passes.add_chosen(h, bank.vectors, chosen, torch.tensor(0.25)), exact)
     assert close(passes.add_chosen(h, bank.vectors, chosen.int(), 0.25), exact)
     assert ran == ["choose", "add_chosen"]
+
+
+def test_damping_and_noise_in_one_sweep_are_both(ran):
+    bank = NoiseBank(12)
+    z, moved = (matrix(5 * 3, 12, seed=seed).view(5, 3, 12) for seed in (0, 1))
+    chosen = bank.choose(torch.arange(3), 1, tokens=5)[0]
+    towards = matrix(5 * 3, 12, seed=2).view(5, 3, 12)
+
+    def run(dtype: torch.dtype) -> list[Tensor]:
+        inputs = [tensor.to(dtype).requires_grad_() for tensor in (z, moved)]
+        noisy = Noisy(Damped(lambda *_: inputs[1], 0.1), 0.25, bank, chosen.unsqueeze(0))
+        out = noisy(inputs[0], None, 0)
+        return [out.detach(), *torch.autograd.grad(out, inputs, towards.to(dtype))]
+
+    exact = run(torch.float64)
+    assert "damp_and_add_chosen" not in ran
+    assert all(map(close, run(torch.float32), exact))
+    assert ran[-1] == "damp_and_add_chosen"
 
 
 def test_noise_is_chosen_by_the_same_bits(ran):

@@ -130,6 +130,18 @@ def add_chosen(h, vectors, chosen, scale, out, rows, width):
             moved[j] = row[j] + scale * vector[j]
 
 
+@_exact
+def damp_and_add_chosen(z, moved, share, vectors, chosen, scale, out, rows, width):
+    """out = z + share * (moved - z) + scale * vectors[chosen], row by row."""
+    olds, news, targets = matrix(z, rows, width), matrix(moved, rows, width), matrix(out, rows, width)
+    picked = indices(chosen, rows)
+    for i in range(rows):
+        vector = matrix(vectors + 4 * width * picked[i], 1, width)[0]
+        old, new, target = olds[i], news[i], targets[i]
+        for j in range(width):
+            target[j] = old[j] + share * (new[j] - old[j]) + scale * vector[j]
+
+
 @compiled_fast
 def add_and_normalise_rows(h, plus, scales, rows, width, epsilon):
     """Add `plus` to h and divide each row by its root mean square, in place; keep the factors."""

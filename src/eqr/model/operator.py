@@ -18,7 +18,7 @@ from torch import Tensor
 from eqr.model.config import Move
 from eqr.model.counters import NoiseBank
 from eqr.model.layers import Application
-from eqr.model.passes import add_chosen
+from eqr.model.passes import add_chosen, damp_and_add_chosen
 from eqr.model.state import State
 
 
@@ -49,7 +49,11 @@ class Damped:
 
     def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
         """Apply and keep a share of the old state."""
-        return torch.lerp(z, self.application(z, condition, index), 1.0 - self.damping)
+        return self.keep(z, self.application(z, condition, index))
+
+    def keep(self, z: Tensor, moved: Tensor) -> Tensor:
+        """Keep a share of the old state."""
+        return torch.lerp(z, moved, 1.0 - self.damping)
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,14 @@ class Noisy:
 
     def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
         """Apply and perturb."""
+        damped = self.application
+        if isinstance(damped, Damped) and isinstance(damped.damping, float) and isinstance(self.scale, float):
+            moved = damped.application(z, condition, index)
+            noise = self.bank.vectors, self.chosen[index], self.scale
+            both = damp_and_add_chosen(z, moved, damped.damping, *noise)  # in one sweep where there is one
+            if both is not None:
+                return both
+            return add_chosen(damped.keep(z, moved), *noise)
         moved = self.application(z, condition, index)
         scale = self.scale if isinstance(self.scale, float) else self.scale.to(z.dtype)
         return add_chosen(moved, self.bank.vectors, self.chosen[index], scale)

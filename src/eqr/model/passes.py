@@ -6,6 +6,8 @@ accelerators, compilers and float64 included, composes PyTorch's operations. `di
 1 for the channels, 0 for the tokens of a matrix.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
@@ -93,6 +95,40 @@ def add_chosen(h: Tensor, vectors: Tensor, chosen: Tensor, scale: float | Tensor
         return out
     picked = F.embedding(chosen, vectors).to(h.dtype)
     return h.add(picked, alpha=scale) if isinstance(scale, float) else torch.addcmul(h, picked, scale)
+
+
+def damp_and_add_chosen(
+    z: Tensor, moved: Tensor, damping: float, vectors: Tensor, chosen: Tensor, scale: float
+) -> Tensor | None:
+    """z + (1 - damping)(moved - z) + scale * vectors[chosen] in one sweep; None where there is none."""
+    plain = all(swept(h, graph=True) for h in (z, moved, vectors)) and is_plain(chosen, torch.int64)
+    if not plain:
+        return None
+    given = z, moved, damping, vectors, chosen, scale
+    both: Tensor = _DampAndAddChosen.apply(*given)  # type: ignore[no-untyped-call]  # PyTorch's own
+    return both
+
+
+class _DampAndAddChosen(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, moved: Tensor, damping: float, vectors: Tensor, chosen: Tensor, scale: float
+    ) -> Tensor:
+        from eqr.cpu import kernels
+
+        ctx.damping = damping
+        out, width = torch.empty_like(moved), moved.shape[2]
+        kernels.damp_and_add_chosen(
+            z.data_ptr(), moved.data_ptr(), kernels.F4(1.0 - damping), vectors.data_ptr(), chosen.data_ptr(),
+            kernels.F4(scale), out.data_ptr(), moved.numel() // width, width,
+        )  # fmt: skip
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (towards,), share = gradients, 1.0 - ctx.damping
+        to_z = towards * ctx.damping if ctx.needs_input_grad[0] else None
+        return to_z, towards * share if ctx.needs_input_grad[1] else None, None, None, None, None
 
 
 def square_distances(one: Tensor, other: Tensor) -> Tensor:
