@@ -24,7 +24,8 @@ from eqr.cli import COMMANDS, app
 from eqr.data.hub import HUB
 from eqr.errors import UserError
 from eqr.recipes import RECIPES, recipe_named
-from eqr.tasks import registry, task_named
+from eqr.tasks import task_named
+from eqr.tasks.registry import TASKS
 from serve_running import running
 from test_architecture import LAYERS, SOURCE
 
@@ -66,11 +67,8 @@ def name(page: Path) -> str:
 @pytest.fixture(autouse=True)
 def registries(monkeypatch):
     """Tasks and recipes that a page registers are forgotten after it."""
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
-    before = dict(RECIPES)
-    yield
-    RECIPES.clear()
-    RECIPES.update(before)
+    monkeypatch.setattr(TASKS, "_known", dict(TASKS._known))
+    monkeypatch.setattr(RECIPES, "_known", dict(RECIPES._known))
 
 
 @pytest.fixture
@@ -91,8 +89,8 @@ def run(command: list[str]) -> None:
         return
     more = next((added for pattern, added in TINY if re.search(pattern, line)), "")
     expanded = [path for word in words for path in (map(str, Path().glob(word)) if "*" in word else [word])]
-    for task in [task for task in registry._registered if task.startswith(("latin", "takuzu"))]:
-        del registry._registered[task]  # as in a fresh process, so that --load can register it again
+    for task in [task for task in TASKS._known if task.startswith(("latin", "takuzu"))]:
+        del TASKS._known[task]  # as in a fresh process, so that --load can register it again
     done = CliRunner().invoke(app, [*expanded, *shlex.split(more)])
     if isinstance(done.exception, UserError):
         pytest.fail(f"{line}\n{done.exception}")

@@ -10,18 +10,23 @@ import pytest
 from docs_pages import ROOT
 from eqr.errors import UserError
 from eqr.recipes import RECIPES
-from eqr.tasks import registry
+from eqr.tasks.registry import TASKS
 
 EXAMPLE = ROOT / "examples" / "custom_task.py"
 TINY = ["steps=3", "rows=8", "data.train=40", "data.validation=8", "data.test=8", "evaluation.puzzles=8"]
 
 
+@pytest.fixture(autouse=True)
+def registries(monkeypatch):
+    """What an example registers is forgotten after the test."""
+    for registry in (TASKS, RECIPES):
+        monkeypatch.setattr(registry, "_known", dict(registry._known))
+
+
 @pytest.fixture
-def example(monkeypatch):
-    """The example's names, as `--load` makes them; registered for one test only."""
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
-    yield runpy.run_path(str(EXAMPLE))
-    RECIPES.pop("latin-4x4", None)
+def example():
+    """The example's names, as `--load` makes them."""
+    return runpy.run_path(str(EXAMPLE))
 
 
 def test_the_task_obeys_the_laws(example):
@@ -74,3 +79,33 @@ def test_it_works_by_name_on_the_command_line(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert '"task": "latin-4x4"' in done.stdout
+
+
+def test_takuzu_obeys_the_laws_of_a_task():
+    made = runpy.run_path(str(ROOT / "examples" / "takuzu.py"))
+    task, grids, rng = made["task"], made["GRIDS"], np.random.default_rng(0)
+    assert grids.shape == (11_222, 36)
+    source = task.generate(rng)
+    found = [next(source) for _ in range(20)]
+    puzzles, answers = np.stack([one.puzzle for one in found]), np.stack([one.answer for one in found])
+    assert task.check_many(puzzles, answers).all()
+    for puzzle in puzzles:
+        assert ((puzzle == made["BLANK"]) | (puzzle == grids)).all(axis=1).sum() == 1
+        assert (task.parse(task.render(puzzle)) == puzzle).all()
+    turned = task.draw_symmetries(rng, len(found))
+    assert task.check_many(turned.apply(puzzles), turned.apply(answers)).all()
+    assert (turned.inverse().apply(turned.apply(puzzles)) == puzzles).all()
+    assert {name: members.shape for name, members in task.groups().items()} == {
+        "line": (12, 6),
+        "three": (48, 3),
+    }
+    blank = np.full(36, made["BLANK"], np.uint8)
+    assert task.check(blank, np.tile(np.array([2, 3], np.uint8), 18)).valid is False  # columns of one symbol
+    assert "three equal" in task.check(blank, task.parse("000111" * 6)).reason
+    assert not task.check_puzzle(task.parse("000..." + "." * 30))
+
+
+def test_takuzu_trains_by_its_groups(tmp_path):
+    made = runpy.run_path(str(ROOT / "examples" / "takuzu.py"))
+    made["main"](tmp_path / "run", TINY)
+    assert (tmp_path / "run" / "best" / "config.json").is_file()

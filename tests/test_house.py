@@ -15,7 +15,7 @@ import pytest
 
 import eqr
 from docs_pages import ROOT
-from eqr.tasks import registry
+from eqr.tasks.registry import TASKS
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TINY = {
@@ -73,7 +73,7 @@ def test_there_are_three_notebooks():
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebooks_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    monkeypatch.setattr(TASKS, "_known", dict(TASKS._known))
     names = run_notebook(path, TINY[path.stem])
     if path.stem == "first_look":
         assert names["answer"].valid

@@ -185,7 +185,7 @@ VARIANT_NAMES = ["learned-start", "learned-noise", "attention", "hrm", "urm"]
 
 @pytest.mark.parametrize("variant", VARIANT_NAMES)
 def test_variants_train(variant, splits, monkeypatch):
-    monkeypatch.setitem(RECIPES, "tiny", tiny_base)
+    monkeypatch.setitem(RECIPES._known, "tiny", tiny_base)
     recipe = recipe_named(f"tiny/{variant}")
     trainer = Trainer(recipe, open_stream(recipe, splits))
     before = trainer.flat.vector.clone()

@@ -47,11 +47,22 @@ class Value(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _explain(cls: type[BaseModel], error: ValidationError, where: str) -> str:
+class Inner(ValueError):
+    """What is wrong inside a value that a validator made, so that it is told by its place in the whole."""
+
+    def __init__(self, cls: type[BaseModel], error: ValidationError) -> None:
+        super().__init__(str(error))
+        self.cls, self.error = cls, error
+
+
+def _explain(cls: type[BaseModel], error: ValidationError, where: str, above: str = "") -> str:
     lines = []
     for problem in error.errors():
-        path = ".".join(str(part) for part in problem["loc"])
-        if problem["type"] == "extra_forbidden":
+        path = ".".join([*filter(None, [above]), *(str(part) for part in problem["loc"])])
+        inner = problem.get("ctx", {}).get("error")
+        if isinstance(inner, Inner):
+            lines.append(_explain(inner.cls, inner.error, where, path))
+        elif problem["type"] == "extra_forbidden":
             known = _fields_at(cls, problem["loc"][:-1])
             lines.append(f"{where}: unknown key {path!r}{nearest(str(problem['loc'][-1]), known)}")
         else:

@@ -3,18 +3,25 @@
 Every system of the paper is a different value of the same few fields; `eqr.model.systems` names them.
 """
 
+from abc import abstractmethod
 from enum import StrEnum
 from math import ceil
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
+from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveFloat, SerializeAsAny, model_validator
 
 from eqr.errors import UserError
 from eqr.model.mixers import AnyMixer, Tokens
+from eqr.registry import Kind, kinds_of, reads, register
 from eqr.tasks import task_named
 from eqr.value import Value
+
+if TYPE_CHECKING:
+    import torch
+
+    from eqr.model.start import Starter
 
 # Far beyond any model of this kind, and near enough that a config can be looked at before its weights are:
 # whatever is looped over or multiplied when a model is made has a limit.
@@ -84,13 +91,30 @@ class TwoLevel(Value):
 Recurrence = Annotated[Feedforward | SingleState | TwoLevel, Field(discriminator="kind")]
 
 
-class FixedStart(Value):
+class Start(Kind):
+    """Where trajectories begin: makes the module that draws first states."""
+
+    @abstractmethod
+    def starter(self, config: "ReasonerConfig", generator: "torch.Generator") -> "Starter":
+        """Build the module."""
+
+
+STARTS = kinds_of(Start, "starts")
+
+
+class FixedStart(Start):
     """The same untrained random vector for every token of every puzzle (TRM, HRM, URM)."""
 
     kind: Literal["fixed"] = "fixed"
 
+    def starter(self, config: "ReasonerConfig", generator: "torch.Generator") -> "Starter":
+        """Draw the vectors."""
+        from eqr.model.start import FixedStarter
 
-class RandomStart(Value):
+        return FixedStarter(config, generator)
+
+
+class RandomStart(Start):
     """Drawn afresh for every trajectory (RI); a scale of 0 starts from zeros."""
 
     kind: Literal["random"] = "random"
@@ -99,14 +123,29 @@ class RandomStart(Value):
     scratch: NonNegativeFloat = 1.0
     """Standard deviation of the scratch state, sigma_L."""
 
+    def starter(self, config: "ReasonerConfig", generator: "torch.Generator") -> "Starter":
+        """Nothing is trained or kept."""
+        from eqr.model.start import RandomStarter
 
-class LearnedStart(Value):
+        return RandomStarter(config, self)
+
+
+class LearnedStart(Start):
     """Predicted from the input by a two-layer MLP, z_0 = g(x)."""
 
     kind: Literal["learned"] = "learned"
 
+    def starter(self, config: "ReasonerConfig", generator: "torch.Generator") -> "Starter":
+        """Draw the MLP's weights."""
+        from eqr.model.start import LearnedStarter
 
-Start = Annotated[FixedStart | RandomStart | LearnedStart, Field(discriminator="kind")]
+        return LearnedStarter(config, generator)
+
+
+AnyStart = Annotated[SerializeAsAny[Start], BeforeValidator(reads(STARTS))]
+for _start in (FixedStart, RandomStart, LearnedStart):
+    register(_start)
+STARTS.close()
 
 
 class Path(Value):
@@ -159,7 +198,7 @@ class ReasonerConfig(Value):
     convolution: bool = False
     """Whether the gated MLP has a short depthwise convolution over tokens (URM)."""
     recurrence: Recurrence = TwoLevel()
-    start: Start = RandomStart()
+    start: AnyStart = RandomStart()
     path: Path = STILL
     identities: Annotated[int, Field(ge=0, le=100_000_000)] = 0
     """Rows of the sparse table of puzzle identities, 0 for none."""

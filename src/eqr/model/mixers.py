@@ -7,12 +7,12 @@ over tokens or by attention, and must learn from data that a row is a row. The s
 """
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt
+from pydantic import BeforeValidator, PositiveInt, SerializeAsAny
 
 from eqr.errors import UserError
-from eqr.value import Value
+from eqr.registry import Kind, kinds_of, reads, register
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eqr.model.config import ReasonerConfig
 
 
-class Mixer(Value):
+class Mixer(Kind):
     """Makes the layer of a block in which sites look at one another."""
 
     sized: ClassVar[bool] = True
@@ -43,6 +43,9 @@ class Mixer(Value):
     @abstractmethod
     def widest(self, config: "ReasonerConfig") -> int:
         """Count the numbers of the layer's widest intermediate of one row."""
+
+
+MIXERS = kinds_of(Mixer, "mixers")
 
 
 class Tokens(Mixer):
@@ -176,11 +179,8 @@ def _only_the_grid(kind: str, config: "ReasonerConfig") -> None:
         raise ValueError(f"the {kind} mixer knows places by their structure; set positions to none")
 
 
-def _named(given: Any) -> Any:
-    """Take a mixer's bare name for its defaults, as configs were once written."""
-    return {"kind": given} if isinstance(given, str) else given
-
-
-AnyMixer = Annotated[
-    Tokens | Attention | Neighbours | Groups, Field(discriminator="kind"), BeforeValidator(_named)
-]
+AnyMixer = Annotated[SerializeAsAny[Mixer], BeforeValidator(reads(MIXERS))]
+"""A field that holds any mixer, yours included; JSON names it by its `kind`, or by that word alone."""
+for _mixer in (Tokens, Attention, Neighbours, Groups):
+    register(_mixer)
+MIXERS.close()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from eqr.errors import UserError
 from eqr.model.config import Move, Path
 from eqr.model.positions import rotation_tables
 from eqr.model.reasoner import IMPOSSIBLE, Reasoner
@@ -96,6 +97,8 @@ class PlainReasoner:
                 return _norm(
                     h + sum(self._group(h, name, *family) for family in self.config.families().items())
                 )
+            case other:
+                raise UserError(f"mixer {other!r} has no plain form here")
 
     def _cross(self, h: Tensor) -> Tensor:
         rows, columns = self.config.rows, self.config.columns

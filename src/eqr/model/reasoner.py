@@ -19,7 +19,6 @@ from eqr.model.counters import NoiseBank
 from eqr.model.layers import matrix, scaled_normal
 from eqr.model.operator import Bare, Damped, Noisy, Numbered, Wrapped, run_segment
 from eqr.model.saving import Saved
-from eqr.model.start import make_starter
 from eqr.model.state import Reading, State
 from eqr.tasks.base import Task
 
@@ -57,7 +56,7 @@ class Reasoner(Saved):
         self.halt_head = nn.Linear(width, 2)
         nn.init.zeros_(self.halt_head.weight)
         nn.init.constant_(self.halt_head.bias, HALT_BIAS)
-        self.starter = make_starter(config, generator)
+        self.starter = config.start.starter(config, generator)
         # relative to the config's, so that weight decay pulls towards that scale and not towards 1
         self.log_noise = (
             nn.Parameter(torch.zeros(2 if config.two_states else 1)) if config.path.learned_noise else None

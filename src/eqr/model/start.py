@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eqr.model.config import FixedStart, LearnedStart, RandomStart, ReasonerConfig
+from eqr.model.config import RandomStart, ReasonerConfig
 from eqr.model.counters import truncated_normal
 from eqr.model.layers import matrix, scaled_normal
 from eqr.model.state import State
@@ -80,14 +80,3 @@ class LearnedStarter(Starter):
     def forward(self, x: Tensor, keys: Tensor) -> State:
         """Predict the start from the input."""
         return State(*(F.silu(x @ self.into.t()) @ self.out.t()).chunk(self.states, dim=2))
-
-
-def make_starter(config: ReasonerConfig, generator: torch.Generator) -> Starter:
-    """Build what the config's `start` names."""
-    match config.start:
-        case FixedStart():
-            return FixedStarter(config, generator)
-        case RandomStart() as scales:
-            return RandomStarter(config, scales)
-        case LearnedStart():
-            return LearnedStarter(config, generator)

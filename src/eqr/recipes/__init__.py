@@ -7,6 +7,7 @@ any recipe can be named with variants behind it: `sudoku-6x6-tokens/attention/tr
 
 from collections.abc import Callable
 from functools import partial, reduce
+from types import FunctionType
 
 from eqr.errors import UserError, nearest
 from eqr.model import systems
@@ -14,6 +15,7 @@ from eqr.recipes import lab
 from eqr.recipes.lab import candidates, small
 from eqr.recipes.published import paper
 from eqr.recipes.variants import VARIANTS, training_dynamics, variant_named
+from eqr.registry import Registry
 from eqr.tasks import task_names
 from eqr.train.recipe import Recipe
 
@@ -29,7 +31,7 @@ __all__ = [
     "variant_named",
 ]
 
-RECIPES: dict[str, Callable[[], Recipe]] = {
+_BUILT_IN: dict[str, Callable[[], Recipe]] = {
     "sudoku-4x4": lab.sudoku_4x4,
     "sudoku-6x6": lab.sudoku_6x6,
     "sudoku-9x9": lab.sudoku_9x9,
@@ -51,14 +53,21 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 }
 
 
-_BUILT_IN = frozenset(RECIPES)
+def _name_of(thing: object) -> str | None:
+    """A function registered as a recipe is named after itself."""
+    return thing.__name__.replace("_", "-") if isinstance(thing, FunctionType) else None
+
+
+RECIPES: Registry[Callable[[], Recipe]] = Registry("recipes", _name_of)
+"""Every recipe by name, as a function that returns it; plug-ins and your own included."""
+for _name, _make in _BUILT_IN.items():
+    RECIPES.add(_name, _make)
+RECIPES.close()
 
 
 def add_recipe(name: str, make: Callable[[], Recipe]) -> None:
     """Make a recipe of one's own known by name, to `eqr --load FILE train NAME` for example."""
-    if name in _BUILT_IN:
-        raise UserError(f"eqr has a recipe {name!r} already; give yours another name")
-    RECIPES[name] = make
+    RECIPES.add(name, make)
 
 
 def recipe_named(name: str) -> Recipe:

@@ -6,9 +6,9 @@ rows can be picked out, dropped or begun afresh without asking the rule. The gre
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import torch
 from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, SerializeAsAny
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from eqr.errors import UserError, nearest
 from eqr.model.state import Reading
-from eqr.value import Value
+from eqr.registry import Kind, kinds_of, reads, register
 
 Memory: TypeAlias = Any
 """What a rule remembers: a tensor (rows, ...) of any kind, or a tuple of memories."""
@@ -29,8 +29,11 @@ def each_tensor(work: Callable[..., Tensor], *memories: Memory) -> Memory:
     return tuple(each_tensor(work, *parts) for parts in zip(*memories, strict=True))
 
 
-class HaltingRule(Value, ABC):
+class HaltingRule(Kind, ABC):
     """Decides after each segment which rows are done."""
+
+    numbers: ClassVar[tuple[str, ...]] = ()
+    """Fields that may follow the kind when it is typed, as in `residual:0.02:3`."""
 
     @property
     def uses_verifier(self) -> bool:
@@ -47,6 +50,9 @@ class HaltingRule(Value, ABC):
 
         `depths` (rows,) counts the segments behind each row, the one just read included.
         """
+
+
+HALTING = kinds_of(HaltingRule, "halting")
 
 
 class _Patient(HaltingRule, ABC):
@@ -70,6 +76,7 @@ class _Patient(HaltingRule, ABC):
 class FixedDepth(HaltingRule):
     """Halt after `depth` segments; inside `AllOf` it means "not before"."""
 
+    numbers: ClassVar[tuple[str, ...]] = ("depth",)
     kind: Literal["depth"] = "depth"
     depth: PositiveInt
 
@@ -81,6 +88,7 @@ class FixedDepth(HaltingRule):
 class HaltHead(_Patient):
     """Halt when the halt score has been above `threshold` for `patience` segments in a row (ACT)."""
 
+    numbers: ClassVar[tuple[str, ...]] = ("threshold", "patience")
     kind: Literal["head"] = "head"
     threshold: float = 0.0
     over_go_on: bool = False
@@ -97,6 +105,7 @@ class AnswerAccepted(_Patient):
     When solving this uses a verifier: it knows the rules of the puzzle, which the model was never told.
     """
 
+    numbers: ClassVar[tuple[str, ...]] = ("patience",)
     kind: Literal["valid"] = "valid"
 
     @property
@@ -116,6 +125,7 @@ class ResidualBelow(_Patient):
     Path noise puts a floor under the residual, so the tolerance must lie above it (or the noise be off).
     """
 
+    numbers: ClassVar[tuple[str, ...]] = ("tolerance", "patience")
     kind: Literal["residual"] = "residual"
     tolerance: PositiveFloat
 
@@ -126,6 +136,7 @@ class ResidualBelow(_Patient):
 class AnswerStable(HaltingRule):
     """Halt when the decoded answer has stayed the same over `patience` segments."""
 
+    numbers: ClassVar[tuple[str, ...]] = ("patience",)
     kind: Literal["stable"] = "stable"
     patience: PositiveInt = 2
 
@@ -197,44 +208,23 @@ class AllOf(_Together):
         return torch.stack(list(halted)).all(dim=0)
 
 
-def _from_plain(value: Any) -> Any:
-    """Turn a rule as typed, or `{"kind": ...}`, into the rule of that kind, your own subclasses included."""
-    if isinstance(value, str):
-        return parse_halting(value)
-    if not isinstance(value, Mapping):
-        return value
-    known = _kinds(HaltingRule.__subclasses__())
-    kind = str(value.get("kind"))
-    if kind not in known:
-        raise ValueError(f"unknown halting kind {kind!r}{nearest(kind, known)}")
-    try:
-        return known[kind].from_json(value, where=kind)
-    except UserError as error:
-        raise ValueError(str(error)) from None
+def _read(given: Any) -> Any:
+    """Turn a rule as typed, or `{"kind": ...}`, into the rule."""
+    return parse_halting(given) if isinstance(given, str) else reads(HALTING)(given)
 
 
-def _kinds(rules: Sequence[type[HaltingRule]]) -> dict[str, type[HaltingRule]]:
-    kinds = {str(cls.model_fields["kind"].default): cls for cls in rules if "kind" in cls.model_fields}
-    for cls in rules:
-        kinds.update(_kinds(cls.__subclasses__()))
-    return kinds
-
-
-Halting = Annotated[SerializeAsAny[HaltingRule], BeforeValidator(_from_plain)]
+Halting = Annotated[SerializeAsAny[HaltingRule], BeforeValidator(_read)]
 """A field that holds any halting rule and reads it from JSON by its `kind`, or as it is typed."""
-OptionalHalting = Annotated[SerializeAsAny[HaltingRule] | None, BeforeValidator(_from_plain)]
+OptionalHalting = Annotated[SerializeAsAny[HaltingRule] | None, BeforeValidator(_read)]
 """The same, where None (typed `never`) means that no rule stops a row."""
 AnyOf.model_rebuild()
 AllOf.model_rebuild()
 
-_SYNTAX: dict[str, tuple[type[HaltingRule], tuple[str, ...], dict[str, Any]]] = {
-    "depth": (FixedDepth, ("depth",), {}),
-    "head": (HaltHead, ("threshold", "patience"), {}),
-    "above-continue": (HaltHead, ("threshold", "patience"), {"over_go_on": True}),
-    "residual": (ResidualBelow, ("tolerance", "patience"), {}),
-    "stable": (AnswerStable, ("patience",), {}),
-    "valid": (AnswerAccepted, ("patience",), {}),
-}
+for _rule in (FixedDepth, HaltHead, ResidualBelow, AnswerStable, AnswerAccepted, AnyOf, AllOf):
+    register(_rule)
+HALTING.close()
+_SHORT: dict[str, tuple[str, dict[str, Any]]] = {"above-continue": ("head", {"over_go_on": True})}
+"""Words that stand for a rule with some fields set."""
 SETTLED = AllOf(rules=(HaltHead(), AnswerStable(patience=1)))
 """`head+stable:1`: the head says done and the answer stands; the head alone is too often wrong at first."""
 
@@ -255,9 +245,16 @@ def parse_halting(text: str) -> HaltingRule | None:
                 raise UserError(f"--halt {text}: `never` stands alone")
             return together(rules=tuple(rule for rule in rules if rule is not None))
     word, *numbers = text.split(":")
-    if word not in _SYNTAX:
-        raise UserError(f"--halt {text}: unknown rule {word!r}{nearest(word, [*_SYNTAX, 'never'])}")
-    cls, names, given = _SYNTAX[word]
+    kind, given = _SHORT.get(word, (word, {}))
+    cls = HALTING.find(kind)
+    if cls is None or cls in (AnyOf, AllOf):
+        known = {*HALTING, *_SHORT, "never"} - {"any", "all"}
+        raise UserError(f"--halt {text}: unknown rule {word!r}{nearest(word, known)}")
+    names = cls.numbers
     if len(numbers) > len(names):
-        raise UserError(f"--halt {text}: {word} takes {' and '.join(names)}, not {len(numbers)} numbers")
-    return cls.from_json({**given, **dict(zip(names, numbers, strict=False))}, where=f"--halt {text}")
+        takes = " and ".join(names) or "no number"
+        raise UserError(f"--halt {text}: {word} takes {takes}, not {len(numbers)} numbers")
+    rule: HaltingRule = cls.from_json(
+        {**given, **dict(zip(names, numbers, strict=False))}, where=f"--halt {text}"
+    )
+    return rule

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from pydantic import PositiveInt
 
 from eqr.errors import UserError, nearest
+from eqr.registry import Kind, kinds_of, register
 from eqr.solve.candidates import WINDOW, Candidates, Status
 from eqr.solve.races import finish
 from eqr.tasks.base import Task, Tokens
-from eqr.value import Value
 
 Verifier = Callable[[Candidates], NDArray[np.bool_]]
 """Says which candidates (puzzles, starts) obey the rules of their puzzle."""
@@ -33,7 +33,7 @@ def verifier(task: Task, puzzles: Tokens) -> Verifier:
     return check
 
 
-class SelectionRule(Value, ABC):
+class SelectionRule(Kind, ABC):
     """Chooses one start for each puzzle."""
 
     uses_verifier: ClassVar[bool] = False
@@ -46,6 +46,9 @@ class SelectionRule(Value, ABC):
     @abstractmethod
     def choose(self, candidates: Candidates, verify: Verifier | None = None) -> NDArray[np.intp]:
         """Return the chosen start of each puzzle, shape (puzzles,)."""
+
+
+SELECTION = kinds_of(SelectionRule, "selection")
 
 
 class _Lowest(SelectionRule, ABC):
@@ -163,25 +166,24 @@ class VerifiedFirst(SelectionRule):
         return np.where(valid.any(axis=1), valid.argmax(axis=1), LowestResidual().choose(candidates))
 
 
-SELECTIONS: dict[str, Callable[[], SelectionRule]] = {
-    "first": First,
-    "residual": LowestResidual,
-    "logits": lambda: LowestResidual(of="logits"),
-    "converged": lambda: LowestResidual(of="states"),
-    "probe": lambda: LowestResidual(of="probe"),
-    "halt": HighestHalt,
-    "first-to-halt": FirstToHalt,
-    "majority": MajorityVote,
-    "verified": VerifiedFirst,
+for _rule in (First, LowestResidual, HighestHalt, FirstToHalt, MajorityVote, VerifiedFirst):
+    register(_rule)
+SELECTION.close()
+_SHORT = {
+    "logits": LowestResidual(of="logits"),
+    "converged": LowestResidual(of="states"),
+    "probe": LowestResidual(of="probe"),
 }
+"""Words that stand for a rule with some fields set."""
 
 
 def parse_selection(text: str) -> SelectionRule:
     """Read a rule as typed: `majority`, `residual`, `residual:5` (window), `verified`."""
     word, *numbers = text.strip().split(":")
-    if word not in SELECTIONS:
-        raise UserError(f"--select {text}: unknown rule {word!r}{nearest(word, SELECTIONS)}")
-    rule = SELECTIONS[word]()
+    cls = SELECTION.find(word)
+    if cls is None and word not in _SHORT:
+        raise UserError(f"--select {text}: unknown rule {word!r}{nearest(word, [*SELECTION, *_SHORT])}")
+    rule: SelectionRule = _SHORT[word] if cls is None else cls()
     if not numbers:
         return rule
     if not isinstance(rule, LowestResidual) or rule.of == "probe" or len(numbers) > 1:

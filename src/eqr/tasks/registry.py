@@ -1,17 +1,15 @@
 """Which tasks exist, by name.
 
 Built-in tasks are made when first asked for, so that listing names costs nothing; installed packages can add
-their own through the `eqr.tasks` entry-point group, and scripts through `register`.
+their own through the `eqr.tasks` entry-point group, and scripts through `register` (`eqr.registry`).
 """
 
 import re
 from collections.abc import Callable
-from importlib.metadata import entry_points
 
 from eqr.errors import UserError, brief, nearest
+from eqr.registry import Registry
 from eqr.tasks.base import Task
-
-_registered: dict[str, Task] = {}
 
 LISTED = (
     "sudoku-4x4",
@@ -25,30 +23,32 @@ LISTED = (
 """Shown by `eqr tasks`; mazes of any size (`maze-11x11`, `maze-1k-12x12`) exist by pattern as well."""
 
 
-def register(task: Task) -> Task:
-    """Make a task known by its name in this process and return it.
+def _name_of(thing: object) -> str | None:
+    if isinstance(thing, Task) or (isinstance(thing, type) and issubclass(thing, Task)):
+        return thing.name
+    return None
 
-    Registering a class of the same name again replaces it, so that a notebook cell can be run twice.
-    """
-    known = _registered.get(task.name)
-    if known is not None and type(known).__qualname__ != type(task).__qualname__:
-        raise UserError(f"a task named {task.name!r} is already registered; give yours another name")
-    _registered[task.name] = task
-    return task
+
+def _made(thing: Task | type[Task]) -> Task:
+    return thing() if isinstance(thing, type) else thing
+
+
+TASKS: Registry[Task] = Registry("tasks", _name_of, _made)
+"""Tasks made so far, plug-ins and your own."""
 
 
 def task_names() -> list[str]:
     """Return the names of all listed tasks, plug-ins and registered ones last."""
-    plugins = [point.name for point in entry_points(group="eqr.tasks")]
-    return [*LISTED, *(name for name in [*plugins, *_registered] if name not in LISTED)]
+    return [*LISTED, *(name for name in TASKS if name not in LISTED)]
 
 
 def task_named(name: str) -> Task:
     """Return the task of that name; the same object each time, also by another spelling of its name."""
-    if name in _registered:
-        return _registered[name]
+    found = TASKS.known(name)
+    if found is not None:
+        return found
     task = _build(name)
-    return _registered.setdefault(task.name, task)
+    return TASKS.known(task.name) or TASKS.keep(task.name, task)
 
 
 def _build(name: str) -> Task:
@@ -56,15 +56,11 @@ def _build(name: str) -> Task:
         match = re.fullmatch(pattern, name)
         if match:
             return make(*(int(group) for group in match.groups() if group is not None))
-    for point in entry_points(group="eqr.tasks"):
-        if point.name == name:
-            task = point.load()()
-            if not isinstance(task, Task):
-                raise UserError(f"plug-in {name!r} gives a {type(task).__name__}, not a Task")
-            return task
-    raise UserError(
-        f"unknown task {brief(name)}{nearest(name, task_names())} (your own? put --load FILE before the verb)"
-    )
+    found = TASKS.find(name)
+    if found is None:
+        hint = "(your own? put --load FILE before the verb)"
+        raise UserError(f"unknown task {brief(name)}{nearest(name, task_names())} {hint}")
+    return found
 
 
 def _sudoku(rows: int, columns: int) -> Task:

@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor
 
 from eqr.model.counters import scramble
 from eqr.model.state import Reading
+from eqr.registry import Kind, kinds_of, reads, register
 from eqr.solve.halting import AnswerAccepted, HaltHead, HaltingRule
-from eqr.value import Value
 
 _EXPLORE_STREAM = 3 << 40
 """Far from the streams that starts and path noise draw with the same keys."""
@@ -23,7 +23,7 @@ _EXPLORE_STREAM = 3 << 40
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
-class TrainingHalting(Value):
+class TrainingHalting(Kind):
     """Says which rows end after a segment."""
 
     trains_halt: ClassVar[bool] = False
@@ -44,6 +44,9 @@ class TrainingHalting(Value):
             start = self.rule.start(len(depths), device=depths.device)
             over = over | self.rule.update(start, replace(reading, accepted=right), depths)[1]
         return over & (depths >= self.least(keys, depths, limit))
+
+
+TRAINING_HALTING = kinds_of(TrainingHalting, "training_halting")
 
 
 class NoHalting(TrainingHalting):
@@ -97,4 +100,7 @@ class QHalt(Exploring):
     rule: ClassVar[HaltingRule | None] = HaltHead(over_go_on=True)
 
 
-AnyHalting = Annotated[NoHalting | UnusedHalt | OracleHalt | LearnedHalt | QHalt, Field(discriminator="kind")]
+AnyHalting = Annotated[SerializeAsAny[TrainingHalting], BeforeValidator(reads(TRAINING_HALTING))]
+for _halting in (NoHalting, UnusedHalt, OracleHalt, LearnedHalt, QHalt):
+    register(_halting)
+TRAINING_HALTING.close()

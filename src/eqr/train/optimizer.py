@@ -10,9 +10,10 @@ from math import cos, pi, sqrt
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat
+from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, SerializeAsAny
 from torch import Tensor
 
+from eqr.registry import Kind, kinds_of, reads, register
 from eqr.train.parameters import FlatParameters, Place
 from eqr.value import Value
 
@@ -52,7 +53,7 @@ class Rate(Value):
         return rise * (self.floor + (1.0 - self.floor) * fall)
 
 
-class Optimizer(Value):
+class Optimizer(Kind):
     """Changes the weights by the gradient."""
 
     rate: PositiveFloat = 1e-4
@@ -66,6 +67,9 @@ class Optimizer(Value):
     @abstractmethod
     def step(self, flat: FlatParameters, gradient: Tensor, memory: Memory, step: int, rate: float) -> None:
         """Take optimizer step number `step`, from 1, at learning rate `rate`, in place."""
+
+
+OPTIMIZERS = kinds_of(Optimizer, "optimizers")
 
 
 class Adaptive(Optimizer):
@@ -120,6 +124,11 @@ class AdamW(Adaptive):
         return torch.div(mean, scale.add_(self.epsilon), out=scale)
 
 
+AnyOptimizer = Annotated[SerializeAsAny[Optimizer], BeforeValidator(reads(OPTIMIZERS))]
+register(AdamAtan2)
+register(AdamW)
+
+
 class Muon(Optimizer):
     """Orthogonalised momentum for the matrices of the stacks, another optimizer for all the rest.
 
@@ -131,7 +140,7 @@ class Muon(Optimizer):
     rate: PositiveFloat = 1e-3
     weight_decay: NonNegativeFloat = 0.1
     momentum: Beta = 0.95
-    rest: Annotated[AdamAtan2 | AdamW, Field(discriminator="kind")] = AdamAtan2(rate=1e-3, weight_decay=0.1)
+    rest: AnyOptimizer = AdamAtan2(rate=1e-3, weight_decay=0.1)
     """Optimizer of embeddings, heads and vectors; its rate follows the same curve."""
 
     def start(self, flat: FlatParameters) -> Memory:
@@ -169,7 +178,8 @@ def orthogonal(matrix: Tensor, iterations: int = 5) -> Tensor:
     return nearest
 
 
-AnyOptimizer = Annotated[AdamAtan2 | AdamW | Muon, Field(discriminator="kind")]
+register(Muon)
+OPTIMIZERS.close()
 
 
 class SignDescent(Value):

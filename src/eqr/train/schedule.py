@@ -8,8 +8,9 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, SerializeAsAny, model_validator
 
+from eqr.registry import Kind, kinds_of, reads, register
 from eqr.value import Value
 
 
@@ -22,7 +23,7 @@ class Window:
     weight: float
 
 
-class Schedule(Value):
+class Schedule(Kind):
     """What one optimizer step does to the rows of a batch."""
 
     carries: ClassVar[bool] = False
@@ -38,6 +39,9 @@ class Schedule(Value):
     def applications(self) -> int | None:
         """Trailing applications of a tracked segment that record a graph, None for all of them."""
         return None
+
+
+SCHEDULES = kinds_of(Schedule, "schedules")
 
 
 class TerminalFull(Schedule):
@@ -105,9 +109,10 @@ class SegmentedOnline(Truncated):
         return (Window(untracked=0, tracked=1, weight=1.0),)
 
 
-AnySchedule = Annotated[
-    TerminalFull | TerminalDetached | Trajectory | SegmentedOnline, Field(discriminator="kind")
-]
+AnySchedule = Annotated[SerializeAsAny[Schedule], BeforeValidator(reads(SCHEDULES))]
+for _schedule in (TerminalFull, TerminalDetached, Trajectory, SegmentedOnline):
+    register(_schedule)
+SCHEDULES.close()
 
 
 class Curriculum(Value):
