@@ -34,6 +34,8 @@ GENERATED = "--set data.train=40 --set data.validation=8 --set data.test=8"
 REPORT = "--puzzles 4 --starts 2 --depth 4 --landscapes 1 --landscape-starts 4 --landscape-depth 3"
 REPORT += " --landscape-puzzles 2 --stability 1"
 TINY = (
+    (r"sweep .*--dry-run", ""),
+    (r"sweep ", f"--set steps=2 {ROWS} {GENERATED} --workers 1"),
     (r"train paper/", "--show"),
     (r"train --list|train .*--show", ""),
     (r"train .*data\.kind=folder", f"--steps 2 {ROWS}"),

@@ -23,6 +23,7 @@ COMMANDS = {
     "data": ("eqr.cli.data", "Build, import and look at puzzle sets."),
     "import": ("eqr.cli.import_", "Convert a published EqR, TRM, HRM or URM checkpoint."),
     "train": ("eqr.cli.train", "Train a model by a recipe, resumably."),
+    "sweep": ("eqr.cli.sweep", "Train a recipe under many settings and seeds."),
     "evaluate": ("eqr.cli.evaluate", "Measure a model: accuracy, intervals and cost."),
     "report": ("eqr.cli.report", "Write every figure and table of a run into one page."),
     "compare": ("eqr.cli.compare", "Compare several runs at equal budgets, puzzle by puzzle."),

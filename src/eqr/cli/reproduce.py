@@ -22,6 +22,8 @@ app = typer.Typer()
 SMOKE = Path("runs") / "smoke"
 """Where smoke runs and what comes of them go, apart from real ones."""
 
+CLUSTERS = (1, 8, 100)
+"""GPUs for which the cost of the paper's scale is shown."""
 
 Workers = Annotated[
     int | None, typer.Option(help="Runs side by side, one thread each; one per core if not given.")
@@ -29,6 +31,17 @@ Workers = Annotated[
 Limit = Annotated[str | None, typer.Option(metavar="TIME", help="Stop politely after so long: 90s, 30m, 2h.")]
 Kept = Annotated[Path | None, typer.Option(metavar="DIR", help="Runs by content; runs/store if not given.")]
 Results = Annotated[Path | None, typer.Option(metavar="DIR", help="Where results go; results if not given.")]
+
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show which runs are there and which would be trained.")
+]
+Accepted = Annotated[
+    bool, typer.Option("--accept-store", help="Use runs that another version of the code made.")
+]
+Rate = Annotated[
+    float | None,
+    typer.Option(metavar="TFLOPS", min=0.001, help="What a GPU of yours sustains, for --scale paper."),
+]
 
 
 @app.command()
@@ -45,17 +58,14 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(help="Seeds of each row, instead of the item's own.")] = None,
     time_limit: Limit = None,
     workers: Workers = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show which runs are there and which would be trained.")
-    ] = False,
+    dry_run: DryRun = False,
+    gpu_rate: Rate = None,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Everything at a tiny size, to see that it works.")
     ] = False,
     store: Kept = None,
     out: Results = None,
-    accept_store: Annotated[
-        bool, typer.Option("--accept-store", help="Use runs that another version of the code made.")
-    ] = False,
+    accept_store: Accepted = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Reproduce tables, figures and claims of the paper.
@@ -72,47 +82,23 @@ def reproduce(
 
     experiments = chosen(items or [])
     if scale == "paper":
-        _paper(experiments, seeds, as_json)
+        _paper(experiments, seeds, gpu_rate, as_json)
         return
-    kept = store or (SMOKE / "store" if smoke else Path("runs") / "store")
-    limit = None if time_limit is None else seconds(time_limit)
-    _lab(experiments, kept, folder, seeds, smoke, limit, workers, dry_run, accept_store, as_json)
-
-
-def _lab(
-    experiments: "list[Experiment]",
-    folder: Path,
-    out: Path,
-    seeds: int | None,
-    smoke: bool,
-    limit: float | None,
-    workers: int | None,
-    dry_run: bool,
-    accepted: bool,
-    as_json: bool,
-) -> None:
     from eqr.experiments.executor import LocalExecutor
     from eqr.experiments.plan import make_plan
-    from eqr.experiments.reproduce import reproduce
+    from eqr.experiments.reproduce import reproduce as reproduced
     from eqr.experiments.store import Store
 
-    store = Store(folder)
+    kept = Store(store or (SMOKE / "store" if smoke else Path("runs") / "store"))
+    limit = None if time_limit is None else seconds(time_limit)
     plan = make_plan(experiments, "lab", seeds=seeds, smoke=smoke)
     if dry_run:
-        _print_plan(plan, store, as_json)
+        print_plan(plan, kept, as_json)
         return
-    _accept(plan, store, accepted)
-    report = reproduce(
-        experiments,
-        LocalExecutor(workers),
-        store=store,
-        out=out,
-        seeds=seeds,
-        smoke=smoke,
-        time_limit=limit,
-        quiet=as_json,
-    )
-    print(json.dumps(_as_json(report, out), indent=2) if as_json else _text(report, out))
+    accept(plan, kept, accept_store)
+    options: dict[str, Any] = {"seeds": seeds, "smoke": smoke, "time_limit": limit, "quiet": as_json}
+    report = reproduced(experiments, LocalExecutor(workers), store=kept, out=folder, **options)
+    print(json.dumps(_as_json(report, folder), indent=2) if as_json else _text(report, folder))
     if report.failed:
         raise typer.Exit(1)
 
@@ -122,11 +108,16 @@ def _require(scale: str, seeds: int | None, workers: int | None) -> None:
         raise UserError(f"--scale {scale!r}: lab (small models, these cores) or paper (published recipes)")
     if seeds is not None and seeds < 1:
         raise UserError(f"--seeds {seeds}: at least 1; an interval needs 2 or more")
+    require_workers(workers)
+
+
+def require_workers(workers: int | None) -> None:
+    """Say so if the number of runs side by side is none."""
     if workers is not None and workers < 1:
         raise UserError(f"--workers {workers}: at least 1")
 
 
-def _accept(plan: "Plan", store: "Store", accepted: bool) -> None:
+def accept(plan: "Plan", store: "Store", accepted: bool) -> None:
     """Runs of another version of the code are used only if somebody says so."""
     from eqr.experiments.reproduce import other_code
 
@@ -141,30 +132,41 @@ def _accept(plan: "Plan", store: "Store", accepted: bool) -> None:
     raise UserError(f"{words}; add --accept-store to use them as they are, or --store DIR to begin another")
 
 
-def _paper(experiments: "list[Experiment]", seeds: int | None, as_json: bool) -> None:
+def _paper(experiments: "list[Experiment]", seeds: int | None, rate: float | None, as_json: bool) -> None:
     """Build and check every published recipe that the items need, and say what they would cost."""
-    from eqr.experiments.costs import GPU, training_operations
+    from eqr.experiments.costs import GPU, spread, training_operations
     from eqr.experiments.plan import make_plan
 
     jobs = [job for job in make_plan(experiments, "paper", seeds=seeds).jobs if job.trains]
     costs = [training_operations(job.recipe) for job in jobs]
-    hours = [cost / GPU / 3600 for cost in costs]
+    speed = GPU if rate is None else 1e12 * rate
+    hours = [cost / speed / 3600 for cost in costs]
+    clusters = [
+        {"gpus": gpus, "hours": spread(hours, gpus), "busy": sum(hours) / gpus / spread(hours, gpus)}
+        for gpus in CLUSTERS
+        if hours
+    ]
     if as_json:
         rows = [
             {"run": job.label, "recipe": job.recipe.to_json(), "flop": cost, "gpu_hours": time}
             for job, cost, time in zip(jobs, costs, hours, strict=True)
         ]
-        print(json.dumps({"runs": rows, "gpu_hours": sum(hours), "assumed_flop_per_second": GPU}, indent=2))
+        total = {"gpu_hours": sum(hours), "flop_per_second": speed, "rate_assumed": rate is None}
+        print(json.dumps({"runs": rows, **total, "clusters": clusters}, indent=2))
         return
     for job, cost, time in zip(jobs, costs, hours, strict=True):
         print(f"{cost:9.2e} FLOP {time:8.1f} h  {job.label}  ({job.recipe.name})")
+    known = "which is assumed, not measured (--gpu-rate)" if rate is None else "as given"
     print(
         f"{len(jobs)} trainings by the published recipes: all build; about {sum(hours):,.0f} "
-        f"hours of a GPU that sustains {GPU / 1e12:.0f} TFLOP/s, which is assumed, not measured."
+        f"hours of a GPU that sustains {speed / 1e12:,.0f} TFLOP/s, {known}."
     )
+    for row in clusters:
+        print(f"{row['gpus']:>5,} GPUs, a run each: {row['hours']:>10,.1f} h, busy {row['busy']:.0%} of it")
 
 
-def _print_plan(plan: "Plan", store: "Store", as_json: bool) -> None:
+def print_plan(plan: "Plan", store: "Store", as_json: bool) -> None:
+    """Print which runs of a plan are there already."""
     from eqr.experiments.plan import state
 
     rows = [{"run": job.label, "key": job.key, "state": state(job, store)} for job in plan.jobs]

@@ -61,7 +61,7 @@ def train(
     changes = list(settings or [])
     changes += [] if steps is None else [f"steps={steps}"]
     changes += [] if time_limit is None else [f"time_limit={seconds(time_limit)}"]
-    resolved = _recipe(recipe).with_settings(changes)
+    resolved = recipe_at(recipe).with_settings(changes)
     if show:
         print(json.dumps(resolved.to_json(), indent=2))
         return
@@ -84,7 +84,8 @@ def _recipe_of_run(run: Path) -> str:
     return str(recipe)
 
 
-def _recipe(name: str) -> "Recipe":
+def recipe_at(name: str) -> "Recipe":
+    """Return a recipe by its name, or from its file."""
     from eqr.files import read_json
     from eqr.recipes import recipe_named
     from eqr.train.recipe import Recipe

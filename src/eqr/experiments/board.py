@@ -3,18 +3,57 @@
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from eqr.experiments.executor import Outcome
+from eqr.experiments.executor import Executor, Outcome
 from eqr.experiments.jobs import Job
 from eqr.experiments.store import Store
 from eqr.progress import LOG_SECONDS
 
 TAIL = 4096
 """Bytes at the end of a journal that surely hold its last line."""
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """How many runs came to what."""
+
+    done: int = 0
+    failed: dict[str, str] = field(default_factory=dict)
+    """Reason by label of the run."""
+    stopped: int = 0
+    """Runs that were not reached, or were asked to stop, and go on next time."""
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one that ended."""
+        if outcome.failed is not None:
+            self.failed[outcome.job.label] = outcome.failed
+        elif outcome.stopped:
+            self.stopped += 1
+        else:
+            self.done += 1
+
+
+def watched(
+    jobs: Sequence[Job],
+    executor: Executor,
+    store: Store,
+    tally: Tally,
+    *,
+    time_limit: float | None = None,
+    quiet: bool = False,
+) -> Iterator[Outcome]:
+    """Get jobs done while a board shows them, and yield each outcome once it is counted."""
+    until = time.monotonic() + (time_limit if time_limit is not None else float("inf"))
+    with Board(store, len(jobs), quiet=quiet) as board:
+        for outcome in executor.run(jobs, store, board, until=until):
+            board.end(outcome)
+            tally.add(outcome)
+            yield outcome
 
 
 class Board:

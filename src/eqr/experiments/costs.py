@@ -1,8 +1,10 @@
 """What a recipe is and costs before it is trained: sizes, operations, bytes, and measured steps."""
 
+import heapq
 import tempfile
 import time
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -125,3 +127,11 @@ def training_operations(recipe: Recipe) -> float:
     share = (recipe.schedule.applications or recipe.model.applications) / recipe.model.applications
     per_step = sum(window.untracked + window.tracked * (1 + 2 * share) for window in windows) * segment
     return recipe.steps * per_step
+
+
+def spread(hours: Sequence[float], places: int) -> float:
+    """Return when the last of some runs ends: the longest begins first, each where a place is free first."""
+    free = [0.0] * places
+    for each in sorted(hours, reverse=True):
+        heapq.heappush(free, heapq.heappop(free) + each)
+    return max(free)

@@ -79,6 +79,12 @@ class Curve(Look):
     kind: Literal["curve"] = "curve"
 
 
+class Final(Look):
+    """Read from the run's summary how it did: its best validation, and its one look at the test set."""
+
+    kind: Literal["final"] = "final"
+
+
 class Trajectory(Look):
     """Decode one start of the first test puzzle after every segment."""
 
@@ -117,7 +123,9 @@ class Puzzles(Look):
     drawn: PositiveInt = 2
 
 
-AnyLook = Annotated[Solve | Modes | Curve | Trajectory | Shape | Cost | Puzzles, Field(discriminator="kind")]
+AnyLook = Annotated[
+    Solve | Modes | Curve | Final | Trajectory | Shape | Cost | Puzzles, Field(discriminator="kind")
+]
 
 
 def shrunk(budget: tuple[int, int], look: Any) -> tuple[int, int]:

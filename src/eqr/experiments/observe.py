@@ -15,7 +15,19 @@ import numpy as np
 from eqr.data import PuzzleSet
 from eqr.data.splits import sample
 from eqr.experiments.costs import observe_cost, observe_shape
-from eqr.experiments.looks import RATINGS, Cost, Curve, Look, Modes, Puzzles, Shape, Solve, Trajectory, rated
+from eqr.experiments.looks import (
+    RATINGS,
+    Cost,
+    Curve,
+    Final,
+    Look,
+    Modes,
+    Puzzles,
+    Shape,
+    Solve,
+    Trajectory,
+    rated,
+)
 from eqr.experiments.score import mode_numbers, numbers_of, within
 from eqr.measure.diagnostics import landscape
 from eqr.measure.evaluate import fill
@@ -143,6 +155,13 @@ def _curve(_: Curve, seen: Seen) -> dict[str, Any]:
     return {"numbers": numbers}
 
 
+def _final(_: Final, seen: Seen) -> dict[str, Any]:
+    summary = seen.run.summary()
+    numbers = {f"validation {name}": value for name, value in summary["best"].items() if "exact@" in name}
+    numbers |= {f"test {name}": value for name, value in summary.get("test", {}).items() if "exact@" in name}
+    return {"numbers": {**numbers, "steps": summary["steps"]}}
+
+
 def _deepest(record: dict[str, Any]) -> float:
     depths = [int(key.removeprefix("exact@")) for key in record if key.startswith("exact@")]
     return float(record[f"exact@{max(depths)}"])
@@ -201,6 +220,7 @@ _OBSERVE: dict[type[Look], Callable[[Any, Seen], dict[str, Any]]] = {
     Solve: _solve,
     Modes: _modes,
     Curve: _curve,
+    Final: _final,
     Trajectory: _trajectory,
     Puzzles: _puzzles,
     Shape: lambda _, seen: observe_shape(seen.recipe),

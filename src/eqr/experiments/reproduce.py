@@ -1,12 +1,11 @@
 """Reproducing items: plan, run what the store lacks, write what came of it. `eqr reproduce` is this."""
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from eqr.errors import UserError, nearest
-from eqr.experiments.board import Board
+from eqr.experiments.board import Tally, watched
 from eqr.experiments.catalogue import CLAIMS, EXPERIMENTS
 from eqr.experiments.executor import Executor
 from eqr.experiments.experiment import Experiment, Scale
@@ -19,16 +18,11 @@ from eqr.experiments.versions import code_version
 ALL = "all"
 
 
-@dataclass
-class Report:
+@dataclass(kw_only=True)
+class Report(Tally):
     """What a call of `reproduce` came to."""
 
     items: list[str]
-    done: int = 0
-    failed: dict[str, str] = field(default_factory=dict)
-    """Reason by label of the run."""
-    stopped: int = 0
-    """Runs that were not reached, or were asked to stop, and go on next time."""
 
 
 def chosen(names: Sequence[str]) -> list[Experiment]:
@@ -76,26 +70,18 @@ def reproduce(
     require_kind(out, smoke=smoke)
     plan = make_plan(experiments, scale, seeds=seeds, smoke=smoke)
     missing = plan.missing(store)
-    report = Report([experiment.item for experiment in experiments], done=len(plan.jobs) - len(missing))
+    items = [experiment.item for experiment in experiments]
+    report = Report(items=items, done=len(plan.jobs) - len(missing))
     waiting = {
         experiment.item: _keys(plan, experiment) & {job.key for job in missing} for experiment in experiments
     }
-    until = time.monotonic() + (time_limit if time_limit is not None else float("inf"))
-    with Board(store, len(missing), quiet=quiet) as board:
-        for outcome in executor.run(missing, store, board, until=until):
-            board.end(outcome)
-            if outcome.failed is not None:
-                report.failed[outcome.job.label] = outcome.failed
-            elif outcome.stopped:
-                report.stopped += 1
-            else:
-                report.done += 1
-            for experiment in experiments:
-                left = waiting[experiment.item]
-                if outcome.job.key in left and not outcome.stopped:
-                    left.discard(outcome.job.key)
-                    if not left:
-                        _write(experiment, scale, seeds, store, out, smoke)
+    for outcome in watched(missing, executor, store, report, time_limit=time_limit, quiet=quiet):
+        for experiment in experiments:
+            left = waiting[experiment.item]
+            if outcome.job.key in left and not outcome.stopped:
+                left.discard(outcome.job.key)
+                if not left:
+                    _write(experiment, scale, seeds, store, out, smoke)
     for experiment in experiments:
         _write(experiment, scale, seeds, store, out, smoke)
     write_overview(out, smoke=smoke)

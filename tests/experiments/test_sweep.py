@@ -1,0 +1,91 @@
+"""A sweep is every combination of its settings, each trained once, gathered with intervals over seeds."""
+
+import json
+
+import pytest
+from test_reproduce import TINY, Here
+from typer.testing import CliRunner
+
+from eqr.cli import app
+from eqr.errors import UserError
+from eqr.experiments.costs import spread
+from eqr.experiments.judge import summary
+from eqr.experiments.store import Store
+from eqr.experiments.sweep import LOOK, Axis, gathered, make_sweep, run_sweep, table_text
+from eqr.recipes import recipe_named
+
+RECIPE = recipe_named("sudoku-4x4").with_settings([*TINY.changes, "steps=2", "evaluation.every=1"])
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("seed=0..3", ("0", "1", "2", "3")),
+        ("seed=-1..1,7", ("-1", "0", "1", "7")),
+        ("optimizer.rate=1e-3, 2e-3", ("1e-3", "2e-3")),
+        ("evaluation.depths=[1,2],[1,4]", ("[1,2]", "[1,4]")),
+        ('data.path="a,b"', ('"a,b"',)),
+        ("seed=3,3", ("3",)),
+    ],
+)
+def test_an_axis_is_read_as_typed(text, values):
+    assert Axis.parse(text).values == values
+
+
+@pytest.mark.parametrize("text", ["seed", "=1", "seed=", "seed=9..0", "seed=0..100000000"])
+def test_a_mistyped_axis_is_named(text):
+    with pytest.raises(UserError, match="--set"):
+        Axis.parse(text)
+
+
+def test_a_sweep_has_every_combination_and_all_rows_of_a_seed_first():
+    sweep = make_sweep(RECIPE, ["optimizer.rate=1e-3,2e-3", "seed=0..2"])
+    assert [(point.row, point.seed) for point in sweep.points] == [
+        ((rate,), seed) for seed in range(3) for rate in ("1e-3", "2e-3")
+    ]
+    assert {point.job.recipe.optimizer.rate for point in sweep.points} == {1e-3, 2e-3}
+    assert len({point.job.key for point in sweep.points}) == 6
+    assert {(point.job.recipe.threads, point.job.recipe.device) for point in sweep.points} == {(1, "cpu")}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["seed=0", "seed=1"], "twice"),
+        (["optimizer.speed=1,2"], "speed"),
+        (["seed=0..999", "rows=1..999"], "more than"),
+    ],
+)
+def test_what_cannot_be_swept_is_said_before_anything_runs(settings, said):
+    with pytest.raises(UserError, match=said):
+        make_sweep(RECIPE, settings)
+
+
+def test_a_sweep_is_trained_once_and_gathered_with_intervals(tmp_path):
+    sweep, store, first = make_sweep(RECIPE, ["seed=0..1"]), Store(tmp_path / "store"), Here()
+    run_sweep(sweep, first, store=store, out=tmp_path / "out", quiet=True)
+    assert len(first.ran) == 2
+    grown, second = make_sweep(RECIPE, ["seed=0..2"]), Here()
+    tally = run_sweep(grown, second, store=store, out=tmp_path / "out", quiet=True)
+    assert (tally.done, second.ran) == (3, [grown.points[2].job.label])
+    (row,) = gathered(grown, store)
+    values = [store[point.job.key].found(LOOK)["numbers"]["validation exact@2"] for point in grown.points]
+    assert row["by_seed"]["validation exact@2"] == dict(enumerate(values))
+    assert row["numbers"]["validation exact@2"] == vars(summary(values))
+    assert row["numbers"]["test exact@2"]["n"] == 3
+    assert "test exact@2 (%)" in table_text([row])
+    kept = json.loads((tmp_path / "out" / "sweep.json").read_text())
+    assert list(kept["runs"].values()) == [point.job.key for point in grown.points]
+
+
+def test_no_workers_are_said_before_anything_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["sweep", "sudoku-4x4", "--workers", "0"])
+    assert isinstance(done.exception, UserError)
+    assert "at least 1" in str(done.exception)
+
+
+def test_runs_are_spread_over_gpus_longest_first():
+    assert spread([4.0, 3.0, 3.0, 2.0], 2) == 6.0
+    assert spread([5.0, 1.0], 100) == 5.0
+    assert spread([5.0, 1.0], 1) == 6.0
