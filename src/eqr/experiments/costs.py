@@ -15,7 +15,7 @@ from torch import Tensor
 from eqr.experiments.looks import Cost
 from eqr.measure.accounting import flops_per_segment
 from eqr.measure.training_cost import own_row, training_cost_rows, unit_costs
-from eqr.model.config import SingleState, TwoLevel
+from eqr.model.config import Feedforward, ReasonerConfig, SingleState, TwoLevel
 from eqr.model.reasoner import Reasoner
 from eqr.runs import RunFolder
 from eqr.train.recipe import Recipe
@@ -52,7 +52,7 @@ def observe_shape(recipe: Recipe) -> dict[str, Any]:
 
 def observe_cost(look: Cost, recipe: Recipe) -> dict[str, Any]:
     """Evaluate one row of the paper's cost table for a recipe, and measure it."""
-    unit = unit_costs(recipe.model, rows=recipe.rows, tracked=_tracked(recipe))
+    unit = unit_costs(_as_tied(recipe.model), rows=recipe.rows, tracked=_tracked(recipe))
     row = training_cost_rows(unit, depth=recipe.schedule.depth)[own_row(recipe) - 1]
     seconds, held = _measured(recipe, look.steps)
     return {
@@ -65,6 +65,13 @@ def observe_cost(look: Cost, recipe: Recipe) -> dict[str, Any]:
         },
         "data": {"backward": row.backward_formula, "memory": row.memory_formula},
     }
+
+
+def _as_tied(model: ReasonerConfig) -> ReasonerConfig:
+    """Return a feedforward model's tied counterpart, in whose units the formulas count: a block a layer."""
+    if not isinstance(model.recurrence, Feedforward):
+        return model
+    return model.replace(recurrence=SingleState(cycles=1, applications=model.blocks), blocks=1)
 
 
 def _tracked(recipe: Recipe) -> int:
