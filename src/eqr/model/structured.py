@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from eqr.model.config import ReasonerConfig
 from eqr.model.exchange import Cross, Factors, exchange
-from eqr.model.layers import matrix
+from eqr.model.layers import matrix, scaled_normal
 
 
 class NeighbourMlp(nn.Module):
@@ -37,10 +37,13 @@ class GroupMlp(nn.Module):
         # pairs, because a dictionary would be sorted, and weights come in the order of the families
         self.up = nn.ParameterDict([(name, matrix(2 * hidden, config.width, generator)) for name in families])
         # each site hears several groups, so each speaks more softly
-        self.down = nn.ParameterDict(
-            [(name, nn.Parameter(0.5 * matrix(config.width, hidden, generator).data)) for name in families]
-        )
+        self.down = nn.ParameterDict([(name, _softly(config.width, hidden, generator)) for name in families])
 
     def forward(self, h: Tensor) -> Tensor:
         """Let the members of every group exchange what they hold."""
         return exchange(h, self.factors, list(self.up.values()), list(self.down.values()))
+
+
+def _softly(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
+    """Make a weight (out, in) of half the usual size."""
+    return nn.Parameter(scaled_normal(rows, columns, std=0.5 * columns**-0.5, generator=generator))
