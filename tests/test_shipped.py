@@ -76,7 +76,9 @@ def test_a_puzzle_finds_its_model():
 def test_the_command_line_solves_without_a_model(capsys):
     from eqr.cli import app
 
-    app(["solve", "1.......4...2...", "--json"], standalone_mode=False)
+    task = task_named("sudoku-4x4")
+    puzzle = next(task.generate(np.random.default_rng(HELD_BACK))).puzzle
+    app(["solve", "".join(task.symbols[token - 1] for token in puzzle), "--json"], standalone_mode=False)
     said = json.loads(capsys.readouterr().out)
     assert said["valid"] is True
     app(["models", "--json"], standalone_mode=False)

@@ -30,5 +30,7 @@ def faults(first: str) -> int:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a setting of Linux's C library")
 def test_freed_memory_is_kept():
-    assert faults("assert keep_freed_memory()") < 100
-    assert faults("") > 1000  # eight arrays of a hundred pages, twenty times
+    kept, returned = faults("assert keep_freed_memory()"), faults("")
+    if returned < 1000:  # eight arrays of a hundred pages, twenty times
+        pytest.skip("the C library keeps freed memory here without being asked")
+    assert kept < returned / 4

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import eqr
 
-DECIDING = ("tasks", "model", "solve")
+DECIDING = ("tasks", "cpu", "model", "solve")
 """Parts of the package that decide it."""
 
 

@@ -139,6 +139,8 @@ class Reasoner(Saved):
         overrides damping and noise for this run; `tracked` is the gradient window in applications.
         """
         wrapped = self._wrap(path or self.config.path, keys + (depths << 20))
+        # a run of rows cut out of a batch must round as the same rows do alone
+        state = State(*(latent.contiguous() for latent in state.tensors()))
         return run_segment(state, x, self._moves, wrapped, tracked=tracked)
 
     def wrapped_by(self, *wrappers: Callable[[Numbered], Numbered]) -> Self:
