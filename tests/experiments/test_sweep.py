@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 
 from eqr.cli import app
 from eqr.errors import UserError
-from eqr.experiments.costs import spread
 from eqr.experiments.judge import summary
 from eqr.experiments.store import Store
 from eqr.experiments.sweep import LOOK, Axis, gathered, make_sweep, run_sweep, table_text
@@ -78,14 +77,24 @@ def test_a_sweep_is_trained_once_and_gathered_with_intervals(tmp_path):
     assert list(kept["runs"].values()) == [point.job.key for point in grown.points]
 
 
-def test_no_workers_are_said_before_anything_runs(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--shared", "file:///x"], "--store names the folder"),
+        (["--on", "slurm"], "ray://HOST:PORT"),
+        (["--on", "ray", "--workers", "2"], "--workers is for this machine"),
+        (["--workers", "0"], "at least 1"),
+    ],
+)
+def test_options_that_do_not_go_together_are_said(options, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["sweep", "sudoku-4x4", "--workers", "0"])
+    done = CliRunner().invoke(app, ["sweep", "sudoku-4x4", *options])
     assert isinstance(done.exception, UserError)
-    assert "at least 1" in str(done.exception)
+    assert said in str(done.exception)
 
 
-def test_runs_are_spread_over_gpus_longest_first():
-    assert spread([4.0, 3.0, 3.0, 2.0], 2) == 6.0
-    assert spread([5.0, 1.0], 100) == 5.0
-    assert spread([5.0, 1.0], 1) == 6.0
+def test_ray_that_is_not_installed_is_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    done = CliRunner().invoke(app, ["sweep", "sudoku-4x4", "--on", "ray"])
+    assert "pip install 'eqr[cluster]'" in str(done.exception)

@@ -2,17 +2,20 @@
 
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eqr.cli.reproduce import On
 from eqr.cli.solve import HALT_HELP, START_HELP
 from eqr.errors import UserError
 
 if TYPE_CHECKING:
     from eqr.data import PuzzleSet
-    from eqr.measure.evaluate import Sweep
+    from eqr.measure.evaluate import Filler, Sweep
 
 app = typer.Typer()
 
@@ -52,6 +55,7 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
     slots: Annotated[int, typer.Option(min=1, help="Trajectories advanced at once.")] = 64,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    on: On = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where the candidates are kept; by the model if not given."),
@@ -61,7 +65,8 @@ def evaluate(
 ) -> None:
     """Measure a model: accuracy against depth and breadth, with intervals and cost.
 
-    An interrupted run goes on where it stopped. `torchrun -m eqr evaluate ...` shares the work.
+    An interrupted run goes on where it stopped. `torchrun -m eqr evaluate ...` shares the work among
+    processes of this machine, --on ray among those of a cluster; the table is the same.
     """
     budget = {
         "race": race,
@@ -73,7 +78,8 @@ def evaluate(
         "seed": seed,
     }
     sweep = _sweep(depth, breadth, halt, select, budget)
-    said = _run(model, data, split, limit, sweep, out, slots, device, overwrite, as_json)
+    with _filler(on) as filler:
+        said = _run(model, data, split, limit, sweep, out, slots, device, filler, overwrite, as_json)
     if said is not None:
         print(json.dumps(said, indent=2) if as_json else _text(said, halt))
 
@@ -96,6 +102,7 @@ def _run(
     out: Path | None,
     slots: int,
     device: str,
+    filler: "Filler | None",
     overwrite: bool,
     quiet: bool,
 ) -> dict[str, Any] | None:
@@ -118,13 +125,35 @@ def _run(
     workers.connect()
     quiet = quiet or workers.rank > 0
     said = evaluate(
-        reasoner, puzzles, sweep, folder, slots=slots, workers=workers, overwrite=overwrite, quiet=quiet
+        reasoner,
+        puzzles,
+        sweep,
+        folder,
+        slots=slots,
+        workers=workers,
+        filler=filler,
+        overwrite=overwrite,
+        quiet=quiet,
     )
     if said is None:
         return None
     said = {"split": split, **sweep.to_json(), **said, "out": str(folder)}
     write_json(folder / "evaluation.json", said)
     return said
+
+
+@contextmanager
+def _filler(on: str | None) -> "Iterator[Filler | None]":
+    """Give what runs the parts while the block runs: the cluster that `--on` names; None for this process."""
+    if on is None:
+        yield None
+        return
+    from eqr.cluster.connect import connected
+
+    with connected(on) as ray:
+        from eqr.cluster.evaluate import RayFiller
+
+        yield RayFiller(ray)
 
 
 def _numbers(text: str, option: str) -> tuple[int, ...]:

@@ -3,6 +3,8 @@
 import json
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +14,7 @@ from eqr.cli.train import seconds
 from eqr.errors import UserError
 
 if TYPE_CHECKING:
+    from eqr.experiments.executor import Executor
     from eqr.experiments.experiment import Experiment
     from eqr.experiments.plan import Plan
     from eqr.experiments.reproduce import Report
@@ -29,6 +32,18 @@ Workers = Annotated[
     int | None, typer.Option(help="Runs side by side, one thread each; one per core if not given.")
 ]
 Limit = Annotated[str | None, typer.Option(metavar="TIME", help="Stop politely after so long: 90s, 30m, 2h.")]
+On = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CLUSTER", help="ray: a cluster instead of this machine's cores; or ray://HOST:PORT."
+    ),
+]
+Shared = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS", help="Where nodes without a common folder keep runs: s3://..., any fsspec address."
+    ),
+]
 Kept = Annotated[Path | None, typer.Option(metavar="DIR", help="Runs by content; runs/store if not given.")]
 Results = Annotated[Path | None, typer.Option(metavar="DIR", help="Where results go; results if not given.")]
 
@@ -58,8 +73,11 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(help="Seeds of each row, instead of the item's own.")] = None,
     time_limit: Limit = None,
     workers: Workers = None,
-    dry_run: DryRun = False,
-    gpu_rate: Rate = None,
+    on: On = None,
+    shared: Shared = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show which runs are there and which would be trained.")
+    ] = False,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Everything at a tiny size, to see that it works.")
     ] = False,
@@ -84,7 +102,6 @@ def reproduce(
     if scale == "paper":
         _paper(experiments, seeds, gpu_rate, as_json)
         return
-    from eqr.experiments.executor import LocalExecutor
     from eqr.experiments.plan import make_plan
     from eqr.experiments.reproduce import reproduce as reproduced
     from eqr.experiments.store import Store
@@ -97,10 +114,32 @@ def reproduce(
         return
     accept(plan, kept, accept_store)
     options: dict[str, Any] = {"seeds": seeds, "smoke": smoke, "time_limit": limit, "quiet": as_json}
-    report = reproduced(experiments, LocalExecutor(workers), store=kept, out=folder, **options)
+    with executor_for(on, shared, workers) as executor:
+        report = reproduced(experiments, executor, store=kept, out=folder, **options)
     print(json.dumps(_as_json(report, folder), indent=2) if as_json else _text(report, folder))
     if report.failed:
         raise typer.Exit(1)
+
+
+@contextmanager
+def executor_for(on: str | None, shared: str | None, workers: int | None) -> "Iterator[Executor]":
+    """Give what does the runs while the block runs: this machine's cores, or the cluster `--on` names."""
+    if on is None:
+        if shared is not None:
+            raise UserError("--shared is for a cluster's nodes; on this machine --store names the folder")
+        from eqr.experiments.executor import LocalExecutor
+
+        yield LocalExecutor(workers)
+        return
+    if workers is not None:
+        raise UserError("--workers is for this machine; a cluster does as many runs as it has cores for")
+    from eqr.cluster.connect import connected, require_on
+
+    require_on(on)
+    with connected(on) as ray:
+        from eqr.cluster.executor import RayExecutor
+
+        yield RayExecutor(ray, shared)
 
 
 def _require(scale: str, seeds: int | None, workers: int | None) -> None:

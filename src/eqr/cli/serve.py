@@ -1,11 +1,17 @@
 """`eqr serve`: answer puzzles over HTTP, and show the page on which one watches."""
 
 import sys
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eqr.cli.reproduce import On
 from eqr.errors import UserError
+
+if TYPE_CHECKING:
+    from eqr.serve.limits import Limits
 
 app = typer.Typer()
 
@@ -35,6 +41,10 @@ def serve(
     cors: Annotated[
         list[str] | None, typer.Option(metavar="ORIGIN", help="Let pages from this origin ask, too.")
     ] = None,
+    on: On = None,
+    replicas: Annotated[
+        str | None, typer.Option(metavar="N..M", help="With --on ray: replicas, as many as requests need.")
+    ] = None,
 ) -> None:
     """Serve models until Ctrl-C or SIGTERM, which finish what was accepted; nothing is kept on disk."""
     try:
@@ -48,22 +58,56 @@ def serve(
 
     names = models or shipped_names()
     limits = Limits(waiting=waiting, seconds=seconds)
-    with progress("loading", len(names), unit="models") as shown:
-        served = load(names, loaded=shown.advance)
     local = host in (*LOOPBACK, "::1")
-    application = make_app(
-        served, limits, slots=slots, key=key, origins=cors or (), hosts=LOOPBACK if local else None
-    )
+    options: dict[str, Any] = {
+        "slots": slots,
+        "key": key,
+        "origins": tuple(cors or ()),
+        "hosts": LOOPBACK if local else None,
+    }
 
-    def ready(at: int) -> None:
+    def ready(at: int, served: Sequence[str]) -> None:
         place = f"http://{'localhost' if local or host == '0.0.0.0' else host}:{at}"
-        print(
-            f"serving {', '.join(model.name for model in served)} on {place} (docs: {place}/docs)", flush=True
-        )
+        print(f"serving {', '.join(served)} on {place} (docs: {place}/docs)", flush=True)
         if not local and key is None:
             print("open to the network without a key; add --key", file=sys.stderr, flush=True)
 
-    run(application, limits, host=host, port=port, ready=ready)
+    if on is not None:
+        _serve_on(on, names, limits, host, port, replicas or "1", options, partial(ready, port, names))
+        return
+    if replicas is not None:
+        raise UserError("--replicas is for a cluster; add --on ray")
+    with progress("loading", len(names), unit="models") as shown:
+        served = load(names, loaded=shown.advance)
+    application = make_app(served, limits, **options)
+    called = [model.name for model in served]
+    run(application, limits, host=host, port=port, ready=lambda at: ready(at, called))
+
+
+def _serve_on(
+    on: str,
+    names: list[str],
+    limits: "Limits",
+    host: str,
+    port: int,
+    replicas: str,
+    options: dict[str, Any],
+    ready: Callable[[], None],
+) -> None:
+    """Serve on the cluster that `--on` names, until asked to stop."""
+    from eqr.cluster.connect import connected
+    from eqr.cluster.serving import deploy, parse_replicas, serve_until_stopped
+
+    count = parse_replicas(replicas)
+    if port == 0:
+        raise UserError("--port 0: on a cluster every node listens on the same port; name one")
+
+    def begin() -> None:
+        deploy(names, limits, host=host, port=port, replicas=count, **options)
+        ready()
+
+    with connected(on):
+        serve_until_stopped(begin)
 
 
 def shipped_names() -> list[str]:

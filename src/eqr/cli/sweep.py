@@ -1,4 +1,4 @@
-"""`eqr sweep`: one recipe under many settings and seeds, a table of all."""
+"""`eqr sweep`: one recipe under many settings and seeds, on these cores or on a cluster."""
 
 import hashlib
 import json
@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eqr.cli.reproduce import (
-    Accepted,
-    DryRun,
     Kept,
     Limit,
+    On,
+    Shared,
     Workers,
     accept,
+    executor_for,
     print_plan,
     require_workers,
 )
@@ -41,12 +42,18 @@ def sweep(
     ] = None,
     time_limit: Limit = None,
     workers: Workers = None,
-    dry_run: DryRun = False,
+    on: On = None,
+    shared: Shared = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show which runs are there and which would be trained.")
+    ] = False,
     store: Kept = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the table goes; runs/sweeps/... if not given.")
     ] = None,
-    accept_store: Accepted = False,
+    accept_store: Annotated[
+        bool, typer.Option("--accept-store", help="Use runs that another version of the code made.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Train a recipe under every combination of settings, and gather one table with intervals over seeds.
@@ -65,7 +72,7 @@ def sweep(
         print_plan(asked.plan(), kept, as_json)
         return
     accept(asked.plan(), kept, accept_store)
-    _run(asked, kept, out or _default_out(asked), limit, workers, as_json)
+    _run(asked, kept, out or _default_out(asked), limit, workers, on, shared, as_json)
 
 
 def _run(
@@ -74,13 +81,14 @@ def _run(
     out: Path,
     limit: float | None,
     workers: int | None,
+    on: str | None,
+    shared: str | None,
     as_json: bool,
 ) -> None:
-    from eqr.experiments.executor import LocalExecutor
     from eqr.experiments.sweep import gathered, run_sweep, table_text
 
-    executor = LocalExecutor(workers)
-    tally = run_sweep(asked, executor, store=store, out=out, time_limit=limit, quiet=as_json)
+    with executor_for(on, shared, workers) as executor:
+        tally = run_sweep(asked, executor, store=store, out=out, time_limit=limit, quiet=as_json)
     rows = gathered(asked, store)
     if as_json:
         counts = {"done": tally.done, "failed": tally.failed, "stopped": tally.stopped}

@@ -106,15 +106,21 @@ class Board:
         from rich.table import Table
 
         table = Table(title=self._head(waiting), title_justify="left", box=None)
-        for name in ("run", "now", "rate", "left"):
-            table.add_column(name, justify="left" if name == "run" else "right", overflow="fold")
+        places = {job.key: self.store[job.key].place() for job in running}
+        names = (
+            ("run", "on", "now", "rate", "left") if any(places.values()) else ("run", "now", "rate", "left")
+        )
+        for name in names:
+            table.add_column(name, justify="left" if name in ("run", "on") else "right", overflow="fold")
         for job in running:
-            table.add_row(job.label, *self._state(job))
+            where = [places[job.key] or ""] if "on" in names else []
+            table.add_row(job.label, *where, *self._state(job))
         return table
 
     def _line(self, job: Job) -> str:
-        now, rate, left = self._state(job)
-        return f"{job.label}: {now}" + (f", {rate}, {left} left" if rate else "")
+        (now, rate, left), place = self._state(job), self.store[job.key].place()
+        where = f" on {place}" if place else ""
+        return f"{job.label}{where}: {now}" + (f", {rate}, {left} left" if rate else "")
 
     def _state(self, job: Job) -> tuple[str, str, str]:
         """Return where a job is, its rate and what is left, from its journal."""

@@ -3,6 +3,7 @@
 STORE/<key>/made.json        which recipe, code and machine; core-seconds once it is done
 STORE/<key>/run/             the training run, resumable like any other
 STORE/<key>/looks/<key>.json what a look found, with the code that looked
+STORE/<key>/place.json       on which machine of several it is being done, while it is
 STORE/<key>/failed.json      why the last attempt failed, until one succeeds
 STORE/data/                  generated puzzles, which many runs share; each run has a link to it
 
@@ -10,6 +11,7 @@ Everything is written whole or not at all, so a process may be killed at any mom
 processes from training the same run twice.
 """
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,7 +24,7 @@ from eqr.files import make_folder, read_json, write_json
 from eqr.locks import try_lock
 from eqr.runs import DATA, RunFolder
 
-MADE, FAILED, RUN, LOOKS = "made.json", "failed.json", "run", "looks"
+MADE, FAILED, PLACE, RUN, LOOKS = "made.json", "failed.json", "place.json", "run", "looks"
 TRAINING = "training"
 
 
@@ -81,6 +83,27 @@ class Entry:
     def succeed(self) -> None:
         """Forget an earlier failure."""
         (self.folder / FAILED).unlink(missing_ok=True)
+
+    @contextmanager
+    def placed(self, where: str) -> Iterator[None]:
+        """Say on which machine the run is being done while the block runs; a kill leaves the word behind."""
+        make_folder(self.folder)
+        write_json(self.folder / PLACE, where)
+        try:
+            yield
+        finally:
+            self.forget_place()
+
+    def forget_place(self) -> None:
+        """Take that word back."""
+        (self.folder / PLACE).unlink(missing_ok=True)
+
+    def place(self) -> str | None:
+        """Return where the run is being done; None if nobody said so."""
+        try:
+            return str(json.loads((self.folder / PLACE).read_text(encoding="utf-8")))
+        except (OSError, ValueError):  # not there, or gone while we looked
+            return None
 
     def _path(self, look: Look) -> Path:
         return self.folder / LOOKS / f"{look.digest()}.json"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from eqr.progress import progress
 from eqr.solve.budget import Budget, usual_depth
 from eqr.solve.candidates import WINDOW, Candidates
 from eqr.solve.engine import SLOTS, Engine
-from eqr.solve.gather import Gather
+from eqr.solve.gather import Block, Gather
 from eqr.solve.halting import HaltingRule, parse_halting
 from eqr.solve.line import Puzzle
 from eqr.solve.selection import FirstToHalt, SelectionRule, named_selections, parse_selection
@@ -67,6 +67,22 @@ class Workers:
 
         if self.world > 1:
             dist.barrier()
+
+
+class Filler(Protocol):
+    """Runs what is missing from a table, like `fill`."""
+
+    def __call__(
+        self,
+        table: CandidateTable,
+        reasoner: Reasoner,
+        puzzles: PuzzleSet,
+        *,
+        slots: int,
+        workers: Workers | None,
+        quiet: bool,
+    ) -> None:
+        """Leave no part of the table missing, once all processes are done."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,10 +155,14 @@ def evaluate(
     *,
     slots: int = SLOTS,
     workers: Workers | None = None,
+    filler: Filler | None = None,
     overwrite: bool = False,
     quiet: bool = False,
 ) -> dict[str, Any] | None:
-    """Run what is not in `out` yet, score it, and return plain data; None in all processes but the first."""
+    """Run what is not in `out` yet, score it, and return plain data; None in all processes but the first.
+
+    `filler` runs the missing parts in another way than this process and those of `workers` would.
+    """
     workers = workers or Workers()
     task = fitting_task(reasoner, puzzles)
     model = model_digest(reasoner)
@@ -165,7 +185,7 @@ def evaluate(
             CandidateTable.open(folder, manifest, overwrite=overwrite)
         workers.wait()
         table = CandidateTable.open(folder, manifest)
-        fill(table, reasoner, puzzles, slots=slots, workers=workers, quiet=quiet)
+        (filler or fill)(table, reasoner, puzzles, slots=slots, workers=workers, quiet=quiet)
         workers.wait()
         if workers.rank == 0:
             budgets += score(table, puzzles, task, reasoner, breadths, select)
@@ -198,6 +218,21 @@ def fill(
     workers = workers or Workers()
     manifest = table.manifest
     numbers = [n for n in table.missing() if n % workers.world == workers.rank]
+    starts = sum(map(manifest.starts, numbers))
+    since = time.perf_counter()
+    with progress(manifest.label, starts, unit="starts", quiet=quiet or not starts) as shown:
+        for block, ended in run_parts(manifest, numbers, reasoner, puzzles, slots=slots):
+            if block is not None:
+                now = time.perf_counter()
+                table.write(block, now - since)
+                since = now
+            shown.advance(ended - shown.done)
+
+
+def run_parts(
+    manifest: Manifest, numbers: Sequence[int], reasoner: Reasoner, puzzles: PuzzleSet, *, slots: int = SLOTS
+) -> Iterator[tuple[Block | None, int]]:
+    """Run some parts of a table; yield each as it completes, or None, with the number of starts ended."""
     engine = Engine(reasoner, manifest.budget, slots=slots, noted=manifest.depths, window=manifest.window)
     gather = Gather(
         manifest.budget,
@@ -210,21 +245,13 @@ def fill(
 
     def queue() -> Iterator[Puzzle]:
         for number in numbers:
-            for index in range(number * manifest.part, min((number + 1) * manifest.part, manifest.puzzles)):
+            for index in manifest.rows(number):
                 yield Puzzle(index, np.array(puzzles.inputs[index]), int(puzzles.identities[index]))
 
-    starts = manifest.budget.breadth * sum(
-        min((n + 1) * manifest.part, manifest.puzzles) - n * manifest.part for n in numbers
-    )
-    label = f"depth {manifest.budget.depth}, breadth {manifest.budget.breadth}"
-    since = time.perf_counter()
-    with progress(label, starts, unit="starts", quiet=quiet or not starts) as shown:
-        for finished in engine.run(queue()):
-            for block in gather.add(finished):
-                now = time.perf_counter()
-                table.write(block, now - since)
-                since = now
-            shown.advance(gather.ended - shown.done)
+    for finished in engine.run(queue()):
+        for block in gather.add(finished):
+            yield block, gather.ended
+        yield None, gather.ended
 
 
 def score(

@@ -56,6 +56,19 @@ class Manifest(Value):
         """Number of parts of the whole table."""
         return -(-self.puzzles // self.part)
 
+    @property
+    def label(self) -> str:
+        """The run in a few words, for people."""
+        return f"depth {self.budget.depth}, breadth {self.budget.breadth}"
+
+    def rows(self, number: int) -> range:
+        """Return the indices of the puzzles of a part."""
+        return range(number * self.part, min((number + 1) * self.part, self.puzzles))
+
+    def starts(self, number: int) -> int:
+        """Return how many trajectories a part has."""
+        return self.budget.breadth * len(self.rows(number))
+
 
 class CandidateTable:
     """A folder of parts; rows of puzzle p are in part p // manifest.part."""
@@ -121,7 +134,7 @@ class CandidateTable:
     def _read(self, number: int) -> dict[str, NDArray[Any]]:
         path, manifest = self._path(number), self.manifest
         part = read_archive(path)
-        count = min(manifest.part, manifest.puzzles - number * manifest.part)
+        count = len(manifest.rows(number))
         shape = (0, manifest.budget.breadth, len(manifest.depths))
         due = Candidates.empty(*shape, cells=task_named(manifest.task).cells, window=manifest.window)
         wanted = {name: ((count, *array.shape[1:]), array.dtype) for name, array in due.columns().items()}

@@ -1,0 +1,80 @@
+"""Finding a cluster: from the words behind `--on` to a connection, or to what is wrong and how to mend it."""
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from eqr.errors import UserError
+
+INSTALL = "pip install 'eqr[cluster]'"
+_ADDRESS = re.compile(r"ray(://[^\s/]+:\d+)?")
+
+
+def require_on(on: str) -> str | None:
+    """Return the address that `--on` names; None leaves it to Ray: RAY_ADDRESS, one here, or a new one."""
+    if not _ADDRESS.fullmatch(on):
+        raise UserError(
+            f"--on {on!r}: ray, or ray://HOST:PORT of a cluster's client server (10001 by default)"
+        )
+    return None if on == "ray" else on
+
+
+def imported_ray() -> Any:
+    """Return the module; that it is not installed is a `UserError`."""
+    # Ray would report usage, and hide GPUs from tasks that ask for none
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise UserError(f"--on ray needs {error.name}: {INSTALL}") from None
+    return ray
+
+
+@contextmanager
+def connected(on: str) -> Iterator[Any]:
+    """Give Ray, connected to the cluster, while the block runs; a connection that was there before stays."""
+    address = require_on(on)
+    ray = imported_ray()
+    if ray.is_initialized():
+        yield ray
+        return
+    _connect(ray, address)
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    named = address or os.environ.get("RAY_ADDRESS")
+    try:
+        ray.init(address=address, logging_level="ERROR", log_to_driver=False)
+    except (ConnectionError, TimeoutError, OSError) as error:
+        raise UserError(_unreachable(named, error)) from None
+    except (RuntimeError, ValueError) as error:
+        if "ersion mismatch" in str(error):
+            raise UserError(_other_version(ray, named, error)) from None
+        raise UserError(_unreachable(named, error)) from None
+
+
+def _unreachable(address: str | None, error: BaseException) -> str:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if address is None:
+        return f"--on ray: no cluster could be started on this machine: {reason}"
+    return (
+        f"no Ray cluster answers at {address}: {reason}; is it up (`ray status` there), is the port open? "
+        "Without an address, `--on ray` uses this machine"
+    )
+
+
+def _other_version(ray: Any, address: str | None, error: BaseException) -> str:
+    """Say which versions meet: Ray and Python must be the same on both sides."""
+    found = re.findall(r"(Ray|Python)(?: version)?:?\s*([\d.]+\w*)", str(error))
+    theirs = ", ".join(f"{name} {version}" for name, version in dict.fromkeys(found)) or str(error).strip()
+    return (
+        f"the cluster at {address} runs another version than this process, which has Ray {ray.__version__} "
+        f"({theirs}); install the same on both: pip install ray=={ray.__version__}"
+    )

@@ -1,0 +1,157 @@
+"""The executor of `eqr reproduce` and `eqr sweep` on a cluster: each job is a Ray task with its cores or GPU.
+
+Ray decides where a task runs and begins it again elsewhere when its process or machine is lost; the job then
+goes on from its last checkpoint in the shared place. This side hands out, listens, and asks tasks to stop.
+"""
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from eqr.cluster.shared import SharedPlace
+from eqr.cluster.tasks import do_job
+from eqr.errors import UserError
+from eqr.experiments.executor import GRACE, POLL, Outcome, Watcher
+from eqr.experiments.jobs import Job
+from eqr.experiments.store import Store
+from eqr.experiments.versions import code_version
+
+RETRIES = 16
+"""Times that a job is begun again after its process or machine was lost: one that kills it must end."""
+LOOK_EVERY = 2.0
+"""Seconds between two looks at which jobs run where."""
+
+
+class RayExecutor:
+    """Does jobs as tasks of a cluster that `ray` is connected to."""
+
+    def __init__(self, ray: Any, shared: str | None = None) -> None:
+        """`shared` is an fsspec address for runs; without it every node must see the store's folder."""
+        self._ray = ray
+        self._shared = None if shared is None else SharedPlace(shared)
+
+    def run(self, jobs: Sequence[Job], store: Store, watcher: Watcher, *, until: float) -> Iterator[Outcome]:
+        """Hand all jobs to Ray and yield their outcomes as they come."""
+        with self._marked(store) as marker:
+            crew = _Crew(self._ray, store, self._shared)
+            try:
+                for job in jobs:
+                    crew.hand_out(job, marker)
+                while crew.jobs:
+                    if time.monotonic() > until:
+                        crew.stop()
+                    yield from crew.ended(POLL)
+                    watcher.update(*crew.seen())
+            finally:
+                crew.stop()
+                for _ in crew.rest():
+                    pass
+
+    @contextmanager
+    def _marked(self, store: Store) -> Iterator[str]:
+        """Leave a mark by which workers can tell that they see the same place."""
+        name = f".seen-{uuid.uuid4().hex}"
+        if self._shared is not None:
+            self._shared.mark(name)
+            try:
+                yield name
+            finally:
+                self._shared.unmark(name)
+            return
+        mark = store.folder.resolve() / name
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+        try:
+            yield str(mark)
+        finally:
+            mark.unlink(missing_ok=True)
+
+
+class _Crew:
+    """The tasks that are out."""
+
+    def __init__(self, ray: Any, store: Store, shared: SharedPlace | None) -> None:
+        self._ray, self._store, self._shared = ray, store, shared
+        self._task = ray.remote(do_job)
+        self.jobs: dict[Any, Job] = {}
+        self._began: dict[str, float] = {}
+        self._running: list[Job] = []
+        self._looked = 0.0
+        self._stopping = False
+
+    def hand_out(self, job: Job, marker: str) -> None:
+        """Make a task of a job."""
+        asked = {
+            "job": job.to_json(),
+            "marker": marker,
+            "shared": self._shared and self._shared.address,
+            "code": code_version(),
+            "folder": str(Path.cwd()),
+        }
+        # what was said by a worker that is gone
+        self._store[job.key].forget_place()
+        task = self._task.options(
+            name=job.label, num_cpus=job.recipe.threads or 1, num_gpus=gpus(job), max_retries=RETRIES
+        )
+        self.jobs[task.remote(asked)] = job
+
+    def ended(self, seconds: float) -> Iterator[Outcome]:
+        """Wait a moment and yield what has ended."""
+        ready, _ = self._ray.wait(list(self.jobs), num_returns=len(self.jobs), timeout=seconds)
+        for task in ready:
+            yield self._outcome(task, self.jobs.pop(task))
+
+    def _outcome(self, task: Any, job: Job) -> Outcome:
+        errors = self._ray.exceptions
+        try:
+            said = self._ray.get(task)
+        except errors.TaskCancelledError:
+            said = {"stopped": True}
+        except errors.RayTaskError as error:
+            said = {"failed": str(error).strip().splitlines()[-1]}
+        except errors.RayError as error:
+            reason = str(error).strip().splitlines()[0]
+            said = {"failed": f"lost {RETRIES + 1} times with its process or machine: {reason}"}
+        if "refused" in said:
+            raise UserError(said["refused"])
+        if self._shared is not None:
+            self._shared.pull(job.key, self._store, checkpoints=False)
+        seconds = time.monotonic() - self._began.pop(job.key, time.monotonic())
+        return Outcome(job, failed=said.get("failed"), stopped="stopped" in said, seconds=seconds)
+
+    def seen(self) -> tuple[list[Job], int]:
+        """Return the jobs that some worker says it has, and how many are still to be begun."""
+        now = time.monotonic()
+        if now - self._looked > LOOK_EVERY:
+            self._looked, self._running = now, []
+            if self._shared is not None:
+                with suppress(OSError):  # a moment without network
+                    self._shared.pull_progress({job.key for job in self.jobs.values()}, self._store)
+            for job in self.jobs.values():
+                if self._store[job.key].place() is not None:
+                    self._running.append(job)
+                    self._began.setdefault(job.key, now)
+        out = {job.key for job in self.jobs.values()}
+        running = [job for job in self._running if job.key in out]
+        return running, len(out) - len(running)
+
+    def stop(self) -> None:
+        """Ask every task to write its checkpoint and end."""
+        if not self._stopping:
+            self._stopping = True
+            for task in self.jobs:
+                self._ray.cancel(task)
+
+    def rest(self) -> Iterator[Outcome]:
+        """Yield what ends within the grace, then let go."""
+        deadline = time.monotonic() + GRACE
+        while self.jobs and time.monotonic() < deadline:
+            yield from self.ended(POLL)
+
+
+def gpus(job: Job) -> int:
+    """Return how many GPUs a job declares."""
+    return int(job.recipe.device.startswith("cuda"))

@@ -1,0 +1,87 @@
+"""The server's application as a Ray Serve deployment: the same routes, on as many replicas as clients need.
+
+Each replica opens the models itself and answers whole requests, with a desk of its own for each model. Ray
+adds replicas when requests queue up and takes them away when they do not.
+"""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from eqr.errors import UserError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from eqr.serve.limits import Limits
+
+NAME = "eqr"
+QUEUE = 8
+"""Requests under way at a replica, on average, beyond which another is begun."""
+_REPLICAS = re.compile(r"(\d+)(?:\.\.(\d+))?")
+
+
+def parse_replicas(text: str) -> tuple[int, int]:
+    """Read `3` or `1..8`: the fewest replicas and the most."""
+    found = _REPLICAS.fullmatch(text)
+    fewest = int(found[1]) if found else 0
+    most = int(found[2] or fewest) if found else 0
+    if not 1 <= fewest <= most:
+        raise UserError(f"--replicas {text!r}: a number such as 2, or fewest..most such as 1..8")
+    return fewest, most
+
+
+def deploy(
+    names: Sequence[str],
+    limits: "Limits",
+    *,
+    host: str,
+    port: int,
+    replicas: tuple[int, int],
+    **options: Any,
+) -> None:
+    """Begin to serve models by name; `options` are those of `make_app`. Returns once requests are answered."""
+    from ray import serve
+
+    def build() -> "FastAPI":
+        from eqr.serve.app import make_app
+        from eqr.serve.run import load
+
+        return make_app(load(names), limits, **options)
+
+    fewest, most = replicas
+    deployment = serve.deployment(
+        serve.ingress(build)(),
+        name=NAME,
+        max_ongoing_requests=limits.connections,
+        autoscaling_config={
+            "min_replicas": fewest,
+            "max_replicas": most,
+            "target_ongoing_requests": QUEUE,
+        },
+        graceful_shutdown_timeout_s=limits.seconds,
+    )
+    serve.start(http_options={"host": host, "port": port})
+    try:
+        serve.run(deployment.bind(), name=NAME, route_prefix="/")
+    except RuntimeError as error:
+        raise UserError(f"the deployment did not start: {str(error).strip().splitlines()[-1]}") from None
+
+
+def serve_until_stopped(begin: Callable[[], None]) -> None:
+    """Serve until Ctrl-C or SIGTERM; then let replicas finish what they have, and take the deployment down."""
+    from ray import serve
+
+    from eqr.signals import Stopped, stoppable
+
+    try:
+        with stoppable():
+            begin()
+            while True:
+                time.sleep(1.0)
+    except Stopped:
+        pass
+    finally:
+        serve.delete(NAME)
+        serve.shutdown()

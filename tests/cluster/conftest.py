@@ -1,0 +1,25 @@
+"""One simulated cluster of three nodes with a core each, for all tests of this folder."""
+
+import os
+
+import pytest
+
+
+@pytest.fixture(scope="package")
+def cluster():
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'eqr[cluster]'")
+    from ray.cluster_utils import Cluster
+
+    from eqr.cluster.connect import connected
+
+    memory = {"object_store_memory": 80_000_000}
+    found = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, **memory}
+    )
+    for _ in range(2):
+        found.add_node(num_cpus=1, **memory)
+    os.environ["RAY_ADDRESS"] = found.address
+    with connected("ray"):
+        yield found
+    del os.environ["RAY_ADDRESS"]
+    found.shutdown()
