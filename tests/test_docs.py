@@ -49,6 +49,7 @@ TINY = (
 """Pattern of a command: what is added to it; the first that fits counts."""
 
 NOT_RUN = (
+    (r"--on ray", "needs a cluster; tests/cluster runs one of three nodes"),
     (
         r"^torchrun ",
         "tests/train/test_distributed.py and tests/measure/test_evaluate.py run several processes",

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from eqr.cli import app
 from eqr.errors import UserError
+from eqr.experiments.costs import spread
 from eqr.experiments.judge import summary
 from eqr.experiments.store import Store
 from eqr.experiments.sweep import LOOK, Axis, gathered, make_sweep, run_sweep, table_text
@@ -98,3 +99,9 @@ def test_ray_that_is_not_installed_is_said(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     done = CliRunner().invoke(app, ["sweep", "sudoku-4x4", "--on", "ray"])
     assert "pip install 'eqr[cluster]'" in str(done.exception)
+
+
+def test_runs_are_spread_over_gpus_longest_first():
+    assert spread([4.0, 3.0, 3.0, 2.0], 2) == 6.0
+    assert spread([5.0, 1.0], 100) == 5.0
+    assert spread([5.0, 1.0], 1) == 6.0

@@ -78,6 +78,10 @@ def reproduce(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show which runs are there and which would be trained.")
     ] = False,
+    gpu_rate: Annotated[
+        float | None,
+        typer.Option(metavar="TFLOPS", min=0.001, help="What a GPU of yours sustains, for --scale paper."),
+    ] = None,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Everything at a tiny size, to see that it works.")
     ] = False,

@@ -41,7 +41,7 @@ def deploy(
     replicas: tuple[int, int],
     **options: Any,
 ) -> None:
-    """Begin to serve models by name; `options` are those of `make_app`. Returns once requests are answered."""
+    """Begin to serve models by name, and return once they answer; `options` are those of `make_app`."""
     from ray import serve
 
     def build() -> "FastAPI":
@@ -70,7 +70,7 @@ def deploy(
 
 
 def serve_until_stopped(begin: Callable[[], None]) -> None:
-    """Serve until Ctrl-C or SIGTERM; then let replicas finish what they have, and take the deployment down."""
+    """Serve until Ctrl-C or SIGTERM; then let replicas finish what they have and take them down."""
     from ray import serve
 
     from eqr.signals import Stopped, stoppable
