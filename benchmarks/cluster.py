@@ -2,9 +2,9 @@
 
     python benchmarks/cluster.py [--runs 8] [--steps 200]
 
-Both go through the executor of `eqr sweep --on ray`. Each is timed once its workers have had a run to warm up,
-so that starting processes and importing torch hardly counts. Only an idle machine with two free cores tells
-anything; the load is printed beside the numbers.
+Both go through the executor of `eqr sweep --on ray`. Each is timed once its workers have had a run to
+warm up, so that starting processes and importing torch hardly counts. Only an idle machine with two free
+cores tells anything; the load is printed beside the numbers.
 """
 
 import argparse
