@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,8 +66,7 @@ def evaluate(
 ) -> None:
     """Measure a model: accuracy against depth and breadth, with intervals and cost.
 
-    An interrupted run goes on where it stopped. `torchrun -m eqr evaluate ...` shares the work among
-    processes of this machine, --on ray among those of a cluster; the table is the same.
+    An interrupted run goes on where it stopped. `torchrun -m eqr evaluate ...` and --on ray share the work.
     """
     budget = {
         "race": race,
@@ -148,6 +148,8 @@ def _filler(on: str | None) -> "Iterator[Filler | None]":
     if on is None:
         yield None
         return
+    if "WORLD_SIZE" in os.environ:
+        raise UserError("--on ray under torchrun: either shares the work; use one of them")
     from eqr.cluster.connect import connected
 
     with connected(on) as ray:

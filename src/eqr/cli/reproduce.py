@@ -75,13 +75,8 @@ def reproduce(
     workers: Workers = None,
     on: On = None,
     shared: Shared = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show which runs are there and which would be trained.")
-    ] = False,
-    gpu_rate: Annotated[
-        float | None,
-        typer.Option(metavar="TFLOPS", min=0.001, help="What a GPU of yours sustains, for --scale paper."),
-    ] = None,
+    dry_run: DryRun = False,
+    gpu_rate: Rate = None,
     smoke: Annotated[
         bool, typer.Option("--smoke", help="Everything at a tiny size, to see that it works.")
     ] = False,

@@ -65,15 +65,9 @@ def serve(
         "origins": tuple(cors or ()),
         "hosts": LOOPBACK if local else None,
     }
-
-    def ready(at: int, served: Sequence[str]) -> None:
-        place = f"http://{'localhost' if local or host == '0.0.0.0' else host}:{at}"
-        print(f"serving {', '.join(served)} on {place} (docs: {place}/docs)", flush=True)
-        if not local and key is None:
-            print("open to the network without a key; add --key", file=sys.stderr, flush=True)
-
+    ready = partial(_announce, host, local, key is not None)
     if on is not None:
-        _serve_on(on, names, limits, host, port, replicas or "1", options, partial(ready, port, names))
+        _serve_on(on, names, limits, host, port, replicas or "1", options, partial(ready, names, port))
         return
     if replicas is not None:
         raise UserError("--replicas is for a cluster; add --on ray")
@@ -81,7 +75,15 @@ def serve(
         served = load(names, loaded=shown.advance)
     application = make_app(served, limits, **options)
     called = [model.name for model in served]
-    run(application, limits, host=host, port=port, ready=lambda at: ready(at, called))
+    run(application, limits, host=host, port=port, ready=partial(ready, called))
+
+
+def _announce(host: str, local: bool, protected: bool, served: Sequence[str], port: int) -> None:
+    """Say where which models are served."""
+    place = f"http://{'localhost' if local or host == '0.0.0.0' else host}:{port}"
+    print(f"serving {', '.join(served)} on {place} (docs: {place}/docs)", flush=True)
+    if not local and not protected:
+        print("open to the network without a key; add --key", file=sys.stderr, flush=True)
 
 
 def _serve_on(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eqr.cli.reproduce import (
+    Accepted,
+    DryRun,
     Kept,
     Limit,
     On,
@@ -44,16 +46,12 @@ def sweep(
     workers: Workers = None,
     on: On = None,
     shared: Shared = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show which runs are there and which would be trained.")
-    ] = False,
+    dry_run: DryRun = False,
     store: Kept = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Where the table goes; runs/sweeps/... if not given.")
     ] = None,
-    accept_store: Annotated[
-        bool, typer.Option("--accept-store", help="Use runs that another version of the code made.")
-    ] = False,
+    accept_store: Accepted = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Train a recipe under every combination of settings, and gather one table with intervals over seeds.
