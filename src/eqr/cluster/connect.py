@@ -1,6 +1,7 @@
 """Finding a cluster: from the words behind `--on` to a connection, or to what is wrong and how to mend it."""
 
 import os
+import platform
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,11 +53,11 @@ def _connect(ray: Any, address: str | None) -> None:
     named = address or os.environ.get("RAY_ADDRESS")
     try:
         ray.init(address=address, logging_level="ERROR", log_to_driver=False)
-    except (ConnectionError, TimeoutError, OSError) as error:
-        raise UserError(_unreachable(named, error)) from None
-    except (RuntimeError, ValueError) as error:
-        if "ersion mismatch" in str(error):
-            raise UserError(_other_version(ray, named, error)) from None
+    except (OSError, RuntimeError, ValueError) as error:
+        # Ray wraps what it found in a ConnectionError, or does not
+        mismatch = [one for one in (error, error.__cause__) if "ersion mismatch" in str(one)]
+        if mismatch:
+            raise UserError(_other_version(ray, named, str(mismatch[0]))) from None
         raise UserError(_unreachable(named, error)) from None
 
 
@@ -70,11 +71,11 @@ def _unreachable(address: str | None, error: BaseException) -> str:
     )
 
 
-def _other_version(ray: Any, address: str | None, error: BaseException) -> str:
+def _other_version(ray: Any, address: str | None, said: str) -> str:
     """Say which versions meet: Ray and Python must be the same on both sides."""
-    found = re.findall(r"(Ray|Python)(?: version)?:?\s*([\d.]+\w*)", str(error))
-    theirs = ", ".join(f"{name} {version}" for name, version in dict.fromkeys(found)) or str(error).strip()
+    found = re.findall(r"(Ray|Python): ([\d.]+\w*)", said.partition("This process")[0])
+    theirs = " and ".join(f"{name} {version}" for name, version in found) or said.strip()
     return (
-        f"the cluster at {address} runs another version than this process, which has Ray {ray.__version__} "
-        f"({theirs}); install the same on both: pip install ray=={ray.__version__}"
+        f"the cluster at {address} runs another version: {theirs}; this process has Ray {ray.__version__} "
+        f"and Python {platform.python_version()}; install one on both: pip install ray=={ray.__version__}"
     )
