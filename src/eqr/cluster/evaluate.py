@@ -59,7 +59,8 @@ class RayFiller:
         task = ray.remote(run_part).options(
             num_cpus=self._cores, num_gpus=int(device == "cuda"), max_retries=RETRIES
         )
-        most, out = AHEAD * self._places(device), []
+        most = AHEAD * self._places(device)
+        out: list[Any] = []
         starts = sum(map(manifest.starts, waiting))
         with progress(f"{manifest.label}, on Ray", starts, unit="starts", quiet=quiet) as shown:
             while waiting or out:
