@@ -46,7 +46,7 @@ docs: $(READY)
 	$(BIN)/mkdocs build --strict --site-dir build/docs
 
 test: lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 format: $(READY)
 	$(BIN)/ruff format .
