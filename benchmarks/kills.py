@@ -283,7 +283,11 @@ def differences(one: Path, other: Path) -> list[str]:
 def _contents(run: Path) -> dict[str, Any]:
     """Every file of a run; those with times in them as data without these, checkpoints by their presence."""
     folder, found = RunFolder(run), dict[str, Any]()
+    # an orderly end writes a checkpoint where it came, so only the last one must be the same
+    older = Checkpoints(folder.checkpoints, 1).paths()[:-1]
     for path in run.rglob("*"):
+        if path in older:
+            continue
         name = str(path.relative_to(run))
         if path == folder.metrics:
             found[name] = [{**record, "seconds": 0} for record in folder.records()]
