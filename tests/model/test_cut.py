@@ -136,7 +136,7 @@ def test_gradients_by_piece_sum_to_the_whole_and_do_not_vary():
 
     whole, cut, again = total(RowPool(1)), total(RowPool(2, 2)), total(RowPool(2, 2))
     for one, other, repeated in zip(whole, cut, again, strict=True):
-        assert torch.allclose(one, other, rtol=1e-4, atol=1e-2)  # sums of tens, in another order
+        assert torch.allclose(one, other, atol=1e-3)
         assert torch.equal(other, repeated)
 
 
