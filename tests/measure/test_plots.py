@@ -50,7 +50,7 @@ TRACKED = [
 STABLE = [
     StabilityRow(
         puzzle=number, right=number % 2 == 0, radius=0.3 * number, contraction=1.5 * number, conditioning=9.0,
-        sensitivity=2.0, margin=5.0 - number, segments=1, residual=0.1, bound=0.2, proven=False,
+        sensitivity=2.0, margin=5.0 - number, segments=1, residual=0.1, bound=0.2, within_bound=False,
     )
     for number in range(6)
 ]  # fmt: skip

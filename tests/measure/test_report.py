@@ -187,7 +187,7 @@ def test_what_was_found_around_the_states_is_kept(written):
     assert len(kept) == 1
     rows = json.loads(kept[0].read_text())["rows"]
     assert [row["puzzle"] for row in rows] == [0, 1]
-    assert all(row["right"] or not row["proven"] for row in rows)
+    assert all(row["right"] or not row["within_bound"] for row in rows)
 
 
 def test_headline_numbers_come_with_interval_price_and_command(written, page):

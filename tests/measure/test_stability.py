@@ -97,7 +97,7 @@ def test_margin_gap_and_bound_by_hand():
     )
     assert gap_constant(torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])) == pytest.approx(5.0)
     bounds = correctness_bound(torch.tensor([0.5, 1.5, 0.5, 1.5]), torch.tensor([2.0, 2.0, -2.0, -2.0]), 4.0)
-    assert bounds.tolist() == [0.25, 0.0, 0.0, 0.0], "neither expansion nor a wrong answer proves anything"
+    assert bounds.tolist() == [0.25, 0.0, 0.0, 0.0], "neither expansion nor a wrong answer bounds anything"
 
 
 class Contracting(Reasoner):
@@ -121,19 +121,19 @@ def test_a_uniform_contraction_is_found_exactly():
     np.testing.assert_allclose(found.contraction, 0.25, rtol=1e-9)
     np.testing.assert_allclose(found.conditioning, 1.0, rtol=1e-6)
     np.testing.assert_allclose(found.sensitivity, 1 / 0.75, rtol=1e-9)
-    assert not (found.proven & ~found.right).any()
+    assert not (found.within_bound & ~found.right).any()
 
 
-def test_a_right_answer_at_rest_is_proven():
+def test_a_right_answer_at_rest_is_within_its_bound():
     puzzles = puzzles_4x4(3)
     reasoner = small(Contracting)
     settled = stability(reasoner, puzzles.inputs, puzzles.labels, budget=Budget(depth=40))
     decoded = reasoner.decode(State(reasoner.embed(torch.as_tensor(np.array(puzzles.inputs))))).argmax(dim=-1)
     labels = decoded.to(torch.uint8).numpy()  # where the contraction ends, right by definition
-    proven = stability(reasoner, puzzles.inputs, labels, budget=Budget(depth=40))
-    assert proven.right.all()
-    assert proven.proven.all()
-    assert not settled.proven[~settled.right].any()
+    resting = stability(reasoner, puzzles.inputs, labels, budget=Budget(depth=40))
+    assert resting.right.all()
+    assert resting.within_bound.all()
+    assert not settled.within_bound[~settled.right].any()
 
 
 @pytest.mark.parametrize("mixer", ["tokens", "attention"])

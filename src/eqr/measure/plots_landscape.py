@@ -131,7 +131,7 @@ def tracking(rows: Sequence[TrackingRow]) -> "Figure":
 
 @styled
 def stability_figure(rows: Sequence[StabilityRow]) -> "Figure":
-    """Draw spectral radius against output margin, and residual against what the proof asks for."""
+    """Draw spectral radius against output margin, and residual against what the bound asks for."""
     figure = new_figure(WIDE, 2.7)
     left, right = figure.subplots(1, 2)
     for is_right, color, marker, name in ((True, RIGHT, "o", "right"), (False, WRONG, "X", "wrong")):

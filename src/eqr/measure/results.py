@@ -158,7 +158,7 @@ class StabilityRow(Row):
     segments: int
     residual: float
     bound: float
-    proven: bool
+    within_bound: bool
 
 
 @dataclass(frozen=True, kw_only=True)

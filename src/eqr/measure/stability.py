@@ -6,7 +6,8 @@ products alone (J is never formed):
 - spectral radius of J: below 1, nearby states are drawn in, in the long run (power iteration).
 - local contraction factor L = |J|, the largest singular value: below 1, in every segment (Lanczos).
 - conditioning of I - J, whose inverse (the resolvent) carries a change of the weights to the attractor.
-- output margin, and the residual below which the answer must be the attractor's: (1 - L) margin / gap. As
+- output margin, and the residual that would be small enough if L held all the way to the attractor:
+  (1 - L) margin / gap. L is measured at one state, so this is a first-order indication, no certificate. As
   trained segments often stretch some directions before they shrink them, it is asked of several at once too.
 
 The trajectory runs as usual, what is around its end in float64.
@@ -36,7 +37,7 @@ Product = Callable[[Tensor], Tensor]
 
 POWER_STEPS, LANCZOS_STEPS = 60, 40
 TOGETHER = (1, 4)
-"""Numbers of segments in a row whose contraction is tried as a proof; the first is 1."""
+"""Numbers of segments in a row whose contraction is tried for the bound; the first is 1."""
 _TINY, _EXHAUSTED = 1e-300, 1e-12
 
 
@@ -149,16 +150,17 @@ class Stability:
     margin: NDArray[np.float64]
     """Least lead of the label's logit over all others, over cells; below 0 where the answer is wrong."""
     segments: NDArray[np.int64]
-    """How many segments in a row the next two numbers are about: those that prove most."""
+    """How many segments in a row the next two numbers are about: those whose bound is most generous."""
     residual: NDArray[np.float64]
     """How far those segments move the state without noise: the paper's norm, not per coordinate."""
     bound: NDArray[np.float64]
-    """(1 - L) margin / gap: a residual below it proves the answer right. 0 where it proves nothing."""
+    """(1 - L) margin / gap, 0 where it says nothing: a residual below it would make the answer right if L,
+    which is measured at the state alone, held all the way to the attractor."""
     right: NDArray[np.bool_]
 
     @property
-    def proven(self) -> NDArray[np.bool_]:
-        """Which rows are certified: as settled as their margin and their contraction ask for."""
+    def within_bound(self) -> NDArray[np.bool_]:
+        """Which rows are as settled as their margin and their local contraction ask for."""
         return self.residual < self.bound
 
 

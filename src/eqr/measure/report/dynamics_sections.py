@@ -47,7 +47,7 @@ def stability_rows(source: Source, budget: Budget, count: int, folder: Path) -> 
             segments=int(found.segments[number]),
             residual=float(found.residual[number]),
             bound=float(found.bound[number]),
-            proven=bool(found.proven[number]),
+            within_bound=bool(found.within_bound[number]),
         )
         for number in range(len(chosen))
     ]
@@ -61,7 +61,7 @@ def around(source: Source, plan: ReportPlan, cache: Path) -> Section:
         return Section(title="Stability", text="Nothing was examined around the final states.")
     budget = plan.budget(source.reasoner.config).replace(breadth=1)
     rows = stability_rows(source, budget, plan.stability, cache)
-    proven = [row for row in rows if row.proven]
+    settled = [row for row in rows if row.within_bound]
     setting = (
         f"{len(rows)} {source.split} puzzles, one start each, {budget.depth} segments, seed {budget.seed}."
     )
@@ -69,10 +69,11 @@ def around(source: Source, plan: ReportPlan, cache: Path) -> Section:
         title="Stability",
         text="A segment without noise is a map of the latents; around the state that a start has reached, "
         "its Jacobian says what becomes of small differences. A spectral radius below 1 draws them in, in "
-        "the long run; a contraction factor L below 1 does so in every segment, and then a residual below "
-        "(1 - L) margin / gap proves that the answer is the label: gap is how fast two logits can part. "
-        f"Here {len(proven)} of {len(rows)} answers are proven. A large condition number of I - J means that "
-        "small changes of the weights move the attractor far.",
+        "the long run; a contraction factor L below 1 does so in every segment, and where it holds all the "
+        "way to the attractor, a residual below (1 - L) margin / gap is enough for the label to be read: gap "
+        f"is how fast two logits can part. Here {len(settled)} of {len(rows)} starts are within that bound, "
+        "with L as measured at the reached state. A large condition number of I - J means that small changes "
+        "of the weights move the attractor far.",
         parts=[
             Picture(
                 name="stability",
@@ -84,7 +85,7 @@ def around(source: Source, plan: ReportPlan, cache: Path) -> Section:
             Sheet(
                 name="stability",
                 caption="Residual and bound are norms over all coordinates, of the number of segments in a "
-                f"row that proves most. {setting}",
+                f"row whose bound is most generous. {setting}",
                 rows=rows,
                 shown={
                     "puzzle": ("puzzle", plain),
@@ -96,7 +97,7 @@ def around(source: Source, plan: ReportPlan, cache: Path) -> Section:
                     "segments": ("segments", plain),
                     "residual": ("residual", decimals(4)),
                     "bound": ("bound", decimals(4)),
-                    "proven": ("proven", plain),
+                    "within_bound": ("within the bound", plain),
                 },
             ),
         ],
