@@ -13,9 +13,9 @@ def cluster():
     from eqr.cluster.connect import connected
 
     memory = {"object_store_memory": 80_000_000}
-    found = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, **memory}
-    )
+    # Ray would let workers wait for whatever else this machine does
+    head = {"include_dashboard": False, "_system_config": {"worker_niceness": 0}}
+    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, **head, **memory})
     for _ in range(2):
         found.add_node(num_cpus=1, **memory)
     os.environ["RAY_ADDRESS"] = found.address

@@ -9,18 +9,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import eqr.measure.evaluate as module
 from eqr.data import PuzzleSet
+from eqr.data.generated import generate
 from eqr.errors import UserError
 from eqr.measure.code import DECIDING, essence
-from eqr.measure.evaluate import Sweep, Workers, evaluate, fill
-from eqr.measure.table import CandidateTable, model_digest
-from eqr.solve import Budget, FirstToHalt, HaltHead, LowestResidual, MajorityVote
+from eqr.measure.evaluate import Sweep, Workers, evaluate, fill, run_parts
+from eqr.measure.table import CandidateTable, Manifest, model_digest
+from eqr.model.cut import repeatable_pool
+from eqr.solve import Budget, FirstToHalt, HaltHead, LowestResidual, MajorityVote, load_reasoner
 from eqr.solve.engine import Engine
+from eqr.tasks import task_named
 from settling import Settling, assert_equal_up_to_rounding, puzzles_4x4
 
 PUZZLES = puzzles_4x4(30)
+TOLD = ("tokens", "status", "depth", "halt", "residuals", "logit_residuals", "probe")
+"""Columns of a table that say what a model did: all but the seconds."""
 RULES = {"residual": LowestResidual(), "majority": MajorityVote(), "race": FirstToHalt()}
 
 
@@ -31,7 +37,7 @@ def sweep(**changes) -> Sweep:
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch):
-    monkeypatch.setattr(module, "PART", 8)
+    monkeypatch.setattr(module, "part_size", lambda breadth: 8)
 
 
 def run(out: Path, **changes):
@@ -57,6 +63,42 @@ def test_one_run_serves_every_budget(tmp_path):
         alone = run(tmp_path / name, depths=(row["depth"],), breadths=(row["breadth"],))
         assert without_times(alone)["budgets"] == [{**row, "seconds": 0}]
     assert len(list((tmp_path / "sweep").iterdir())) == 1
+
+
+@pytest.fixture
+def two_threads():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_a_part_has_the_same_bits_whoever_runs_it(two_threads):
+    reasoner = load_reasoner("sudoku-9x9", device="cpu")
+    task = task_named("sudoku-9x9")
+    puzzles = generate(task, {"test": 40}, seed=1, options=task.options({}), quiet=True)["test"]
+    manifest = Manifest(
+        task=task.name,
+        model="",
+        data="",
+        puzzles=40,
+        budget=Budget(depth=3),
+        depths=(1, 3),
+        window=2,
+        part=20,
+    )
+
+    def bits(numbers, **cores):
+        parts = run_parts(manifest, numbers, reasoner, puzzles, slots=12, **cores)
+        blocks = {block.first: block.candidates.columns() for block, _ in parts if block is not None}
+        return {(first, name): blocks[first][name].tobytes() for first in blocks for name in TOLD}
+
+    whole = bits([0, 1])
+    assert {**bits([1]), **bits([0])} == whole
+    torch.set_num_threads(1)
+    assert bits([1, 0], cores=2) == whole
+    pieces = [len(repeatable_pool(reasoner.config, torch.device("cpu"), n).cuts(12)) for n in (1, 2)]
+    assert pieces == [1, 2]  # else this could not fail
 
 
 def test_an_interrupted_run_keeps_what_it_has_and_goes_on(tmp_path, monkeypatch):
@@ -227,7 +269,7 @@ sys.path.insert(0, {tests!r})
 from settling import Settling, assert_equal_up_to_rounding, puzzles_4x4
 import eqr.measure.evaluate as module
 from eqr.solve import Budget, HaltHead, MajorityVote
-module.PART = 8
+module.part_size = lambda breadth: 8
 workers = module.Workers.from_environment()
 workers.connect()
 puzzles = puzzles_4x4(30)

@@ -1,11 +1,14 @@
 """Filling a candidates table on a cluster: each missing part is a task, small enough that nobody waits long.
 
-What a trajectory draws depends on seed, puzzle and start alone, so a part has the same rows wherever it is
-run. Model and puzzles travel once to each machine and finished parts come back, so nothing needs a shared
-place. A part whose worker is lost is run again by another.
+What a trajectory draws depends on seed, puzzle and start alone, and a worker cuts batches as this process
+would, so a part has the same bits wherever it is run, on processors of one kind. Model and puzzles travel
+once to each machine and finished parts come back, so nothing needs a shared place. A part whose worker is
+lost is run again by another.
 """
 
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from eqr.cluster.tasks import run_part
 from eqr.errors import UserError
@@ -52,7 +55,8 @@ class RayFiller:
             "puzzles": ray.put(puzzles),
             "manifest": manifest.to_json(),
             "slots": slots,
-            "cores": self._cores,
+            "threads": self._cores,
+            "cores": torch.get_num_threads(),
             "device": device,
             "code": code_digest(),
         }

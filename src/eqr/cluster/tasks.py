@@ -86,11 +86,12 @@ def run_part(told: dict[str, Any], number: int) -> "tuple[Block, float, str] | s
     where = f"{socket.gethostname()}, process {os.getpid()}"
     if code_digest() != told["code"]:
         return f"{where} has eqr code {code_digest()}, the command {told['code']}; install the same"
-    torch.set_num_threads(told["cores"])
+    torch.set_num_threads(told["threads"])
     began = time.perf_counter()
     reasoner = _model(told["model"], told["device"])
     manifest = Manifest.from_json(told["manifest"])
-    parts = run_parts(manifest, [number], reasoner, ray.get(told["puzzles"]), slots=told["slots"])
+    puzzles = ray.get(told["puzzles"])
+    parts = run_parts(manifest, [number], reasoner, puzzles, slots=told["slots"], cores=told["cores"])
     (block,) = [block for block, _ in parts if block is not None]
     return block, time.perf_counter() - began, where
 

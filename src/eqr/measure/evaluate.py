@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 
 from eqr.data import PuzzleSet
 from eqr.errors import UserError
@@ -22,6 +23,7 @@ from eqr.measure.metrics import Outcomes, outcomes, report
 from eqr.measure.table import CandidateTable, Manifest, model_digest
 from eqr.measure.votes import has_variants, variant_votes
 from eqr.model.config import ReasonerConfig
+from eqr.model.cut import repeatable_pool
 from eqr.model.reasoner import Reasoner
 from eqr.progress import progress
 from eqr.solve.budget import Budget, usual_depth
@@ -34,8 +36,10 @@ from eqr.solve.selection import FirstToHalt, SelectionRule, named_selections, pa
 from eqr.tasks import task_named
 from eqr.tasks.base import Task
 
-PART = 256
-"""Puzzles saved at a time."""
+PART = 512
+"""Starts saved at a time, and done by one worker: those that end last have the slots to themselves."""
+FEWEST = 16
+"""Puzzles of a part, however many starts they have: every part is a file."""
 MOST_BYTES = 8 << 30
 """Candidates of one part, which are in memory at once."""
 RULES = ("residual", "logits", "majority", "halt", "verified")
@@ -178,7 +182,7 @@ def evaluate(
             budget=budget,
             depths=depths,
             window=min(WINDOW, budget.depth),
-            part=PART,
+            part=part_size(budget.breadth),
         )
         folder = out / f"depth-{budget.depth}-breadth-{budget.breadth}"
         if workers.rank == 0:
@@ -194,13 +198,19 @@ def evaluate(
     return {"task": task.name, "model": model, "data": puzzles.digest, "n": len(puzzles), "budgets": budgets}
 
 
+def part_size(breadth: int) -> int:
+    """Return how many puzzles make a part of a table."""
+    return max(PART // breadth, FEWEST)
+
+
 def _require_room(budget: Budget, depths: tuple[int, ...], task: Task) -> None:
     """Refuse a table of which even one part would not fit into memory."""
     each = Candidates.empty(1, cells=task.cells, window=min(WINDOW, budget.depth))
-    size = PART * budget.breadth * len(depths) * sum(array.nbytes for array in each.columns().values())
+    puzzles = part_size(budget.breadth)
+    size = puzzles * budget.breadth * len(depths) * sum(array.nbytes for array in each.columns().values())
     if size > MOST_BYTES:
         raise UserError(
-            f"breadth {budget.breadth:,} at {len(depths)} depths: {PART} puzzles would take "
+            f"breadth {budget.breadth:,} at {len(depths)} depths: {puzzles} puzzles would take "
             f"{size / 2**30:,.0f} GiB of candidates; lower --breadth or name fewer depths"
         )
 
@@ -230,10 +240,28 @@ def fill(
 
 
 def run_parts(
-    manifest: Manifest, numbers: Sequence[int], reasoner: Reasoner, puzzles: PuzzleSet, *, slots: int = SLOTS
+    manifest: Manifest,
+    numbers: Sequence[int],
+    reasoner: Reasoner,
+    puzzles: PuzzleSet,
+    *,
+    slots: int = SLOTS,
+    cores: int | None = None,
 ) -> Iterator[tuple[Block | None, int]]:
-    """Run some parts of a table; yield each as it completes, or None, with the number of starts ended."""
-    engine = Engine(reasoner, manifest.budget, slots=slots, noted=manifest.depths, window=manifest.window)
+    """Run some parts of a table; yield each as it completes, or None, with the number of starts ended.
+
+    A part runs by itself and in the pieces of a machine with `cores` cores (None: this one), so that its
+    bits are the same whoever runs it: what a product rounds to depends on the rows beside each other.
+    """
+    device = next(reasoner.parameters()).device
+    engine = Engine(
+        reasoner,
+        manifest.budget,
+        slots=slots,
+        noted=manifest.depths,
+        window=manifest.window,
+        pool=repeatable_pool(reasoner.config, device, cores or torch.get_num_threads()),
+    )
     gather = Gather(
         manifest.budget,
         cells=puzzles.cells,
@@ -243,15 +271,15 @@ def run_parts(
         total=manifest.puzzles,
     )
 
-    def queue() -> Iterator[Puzzle]:
-        for number in numbers:
-            for index in manifest.rows(number):
-                yield Puzzle(index, np.array(puzzles.inputs[index]), int(puzzles.identities[index]))
-
-    for finished in engine.run(queue()):
-        for block in gather.add(finished):
-            yield block, gather.ended
-        yield None, gather.ended
+    for number in numbers:
+        part = (
+            Puzzle(index, np.array(puzzles.inputs[index]), int(puzzles.identities[index]))
+            for index in manifest.rows(number)
+        )
+        for finished in engine.run(part):
+            for block in gather.add(finished):
+                yield block, gather.ended
+            yield None, gather.ended
 
 
 def score(

@@ -79,11 +79,17 @@ class RowPool:
     """Runs work on disjoint runs of rows, a thread per core, each with single-threaded products."""
 
     def __init__(
-        self, workers: int | None = None, rows_per_cut: int | None = None, *, least_rows: int = 1
+        self,
+        workers: int | None = None,
+        rows_per_cut: int | None = None,
+        *,
+        least_rows: int = 1,
+        threads: int | None = None,
     ) -> None:
         """Use `workers` threads (None: one per core) on pieces of `least_rows` to `rows_per_cut` rows.
 
         Rows too few for two pieces stay on the calling thread; None sets no upper limit, which goes first.
+        With other `threads` the pieces are still those of `workers`: products round by the rows they have.
         """
         if workers is not None and workers < 1:
             raise UserError(f"workers = {workers}: a pool needs at least 1")
@@ -91,6 +97,7 @@ class RowPool:
             raise UserError(f"rows_per_cut = {rows_per_cut}: a piece needs at least 1 row")
         keep_freed_memory()
         self.workers = workers or torch.get_num_threads()
+        self.threads = threads or self.workers
         self.rows_per_cut, self.least_rows = rows_per_cut, least_rows
         self._threads: ThreadPoolExecutor | None = None
         self._owner = 0
@@ -116,7 +123,7 @@ class RowPool:
         raises decides the exception.
         """
         cuts = self.cuts(rows)
-        if self.workers == 1 or len(cuts) < 2:
+        if self.threads == 1 or len(cuts) < 2:
             # all cores may share the products of one large row, not those of a few small ones
             with one_thread() if self.least_rows > 1 else nullcontext():
                 return [work(cut) for cut in cuts]
@@ -133,7 +140,7 @@ class RowPool:
         # threads do not survive a fork: a child process makes its own
         if self._threads is None or self._owner != os.getpid():
             self._threads = ThreadPoolExecutor(
-                self.workers,
+                self.threads,
                 thread_name_prefix="rows",
                 initializer=_stay_on_this_thread,
                 initargs=(self._others,),
@@ -185,8 +192,8 @@ def least_rows(config: ReasonerConfig) -> int:
 
 
 @cache
-def _pool(workers: int, rows: int | None, least: int) -> RowPool:
-    return RowPool(workers, rows, least_rows=least)
+def _pool(workers: int, rows: int | None, least: int, threads: int | None = None) -> RowPool:
+    return RowPool(workers, rows, least_rows=least, threads=threads)
 
 
 _making = threading.Lock()
@@ -198,6 +205,16 @@ def default_pool(config: ReasonerConfig, device: torch.device) -> RowPool:
         if device.type != "cpu":
             return _pool(1, None, 1)
         return _pool(torch.get_num_threads(), rows_per_cut(config), least_rows(config))
+
+
+def repeatable_pool(config: ReasonerConfig, device: torch.device, workers: int) -> RowPool:
+    """Return a pool that gives the same bits as one of `workers` threads, however many this process has."""
+    if device.type != "cpu":
+        return default_pool(config, device)
+    # a lone row stays on one thread: what several make of a product depends on how many they are
+    least = max(least_rows(config), 2)
+    with _making:
+        return _pool(workers, rows_per_cut(config), least, torch.get_num_threads())
 
 
 def segment_and_read(

@@ -37,6 +37,7 @@ import numpy as np
 import torch
 
 from eqr.errors import UserError
+from eqr.model.cut import RowPool
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import WINDOW
@@ -77,10 +78,12 @@ class Engine:
         noted: Iterable[int] = (),
         window: int = WINDOW,
         task: Task | None = None,
+        pool: RowPool | None = None,
     ) -> None:
         """Use `slots` rows at once; also report candidates as they pass the `noted` depths.
 
-        `task` judges answers where a budget asks for that; None is the model's own.
+        `task` judges answers where a budget asks for that; None is the model's own. `pool` cuts batches;
+        None is the one that suits this machine.
         """
         self.budget = budget or Budget()
         if slots < 1:
@@ -88,7 +91,7 @@ class Engine:
         gang = self.budget.gang
         self.slots = max(slots // gang, 1) * gang
         self.usage = Usage()
-        self._reasoner, self._window, self._task = reasoner, window, task
+        self._reasoner, self._window, self._task, self._pool = reasoner, window, task, pool
         self._noted = np.array(sorted(set(noted)), np.int64)
         self._line = Line(self.budget)
         self._cohorts: dict[Budget, Cohort] = {}
@@ -178,7 +181,9 @@ class Engine:
             drawn.setdefault(_iterates(ticket.budget), []).append(ticket)
         for rules, tickets in drawn.items():
             if rules not in self._cohorts:
-                dynamics = Dynamics(self._reasoner, rules, window=self._window, task=self._task)
+                dynamics = Dynamics(
+                    self._reasoner, rules, window=self._window, task=self._task, pool=self._pool
+                )
                 self._cohorts[rules] = Cohort(dynamics, self._noted)
             self._cohorts[rules].admit(tickets)
             if not len(self._cohorts[rules]):

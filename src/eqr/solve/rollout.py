@@ -17,7 +17,7 @@ from torch import Tensor
 from eqr.errors import UserError
 from eqr.model.config import Path, ReasonerConfig
 from eqr.model.counters import row_key
-from eqr.model.cut import default_pool, one_thread, segment_and_read
+from eqr.model.cut import RowPool, default_pool, one_thread, segment_and_read
 from eqr.model.reasoner import Reasoner
 from eqr.model.start import RandomStarter
 from eqr.model.state import Reading, State, join
@@ -101,9 +101,18 @@ class Dynamics:
     """A reasoner under a budget: how rows begin, advance and are probed in this run."""
 
     def __init__(
-        self, reasoner: Reasoner, budget: Budget, *, window: int = WINDOW, task: Task | None = None
+        self,
+        reasoner: Reasoner,
+        budget: Budget,
+        *,
+        window: int = WINDOW,
+        task: Task | None = None,
+        pool: RowPool | None = None,
     ) -> None:
-        """`task` judges answers where the budget asks for that; None is the model's own."""
+        """`task` judges answers where the budget asks for that; None is the model's own.
+
+        `pool` cuts batches; None is the one that suits this machine.
+        """
         most = reasoner.config.greatest_depth
         if most is not None and budget.depth > most:
             kind = reasoner.config.recurrence.kind
@@ -118,7 +127,7 @@ class Dynamics:
         self.window = min(window, budget.depth)
         self.path = budget.path(reasoner.config.path)
         self.device = reasoner.embedding.device
-        self._pool = default_pool(reasoner.config, self.device)
+        self._pool = pool or default_pool(reasoner.config, self.device)
 
     def begin(self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None = None) -> Rows:
         """Embed puzzles (rows, cells) and start each row from its key."""
