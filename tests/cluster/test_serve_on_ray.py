@@ -1,6 +1,7 @@
-"""The server as a deployment answers as the server does."""
+"""The server as a deployment keeps the laws of the server."""
 
 import socket
+import time
 
 import httpx
 import pytest
@@ -10,8 +11,10 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'eqr[cluste
 from eqr.cluster.serving import NAME, deploy, parse_replicas
 from eqr.errors import UserError
 from eqr.serve.limits import Limits
-from eqr.serve.run import load
-from serve_running import puzzles, running, small_reasoner
+from serve_laws import ServerLaws
+from serve_running import puzzles, small_reasoner
+
+ENDLESS = {"model": "sudoku-4x4", "puzzles": puzzles(8), "depth": 512, "breadth": 16, "halt": "never"}
 
 
 @pytest.mark.parametrize(("text", "count"), [("2", (2, 2)), ("1..8", (1, 8))])
@@ -25,45 +28,36 @@ def test_mistyped_replicas_are_named(text):
         parse_replicas(text)
 
 
-@pytest.fixture
-def port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def said(address: str) -> dict:
-    """What a server answers, without seconds: the cards, an answer, a refusal, the last event of a stream."""
-    with httpx.Client(base_url=address, timeout=60, headers={"Authorization": "Bearer key"}) as client:
-        asked = {"puzzles": [*puzzles(3), "12"], "depth": 4, "breadth": 2}
-        whole = client.post("/v1/solve", json=asked).json()
-        stream = client.post("/v1/solve/stream", json={"puzzle": puzzles(1)[0], "depth": 3}).text
-        return {
-            "answers": [
-                {key: value for key, value in answer.items() if "second" not in key}
-                for answer in whole["answers"]
-            ],
-            "models": [card["name"] for card in client.get("/v1/models").json()["models"]],
-            "wrong": client.post("/v1/solve", json={"puzzle": "12"}).json(),
-            "refused": client.get("/v1/models", headers={"Authorization": "Bearer no"}).status_code,
-            "events": [line for line in stream.splitlines() if line.startswith("event:")],
-            "ready": client.get("/readyz").text,
-        }
-
-
-@pytest.mark.slow
-def test_a_deployment_answers_as_one_server_does(cluster, port, tmp_path):
+@pytest.fixture(scope="module")
+def url(cluster, tmp_path_factory):
     from ray import serve
 
-    folder = tmp_path / "model"
-    small_reasoner().save_pretrained(folder, measured=())
-    with running(*load([str(folder)]), key="key") as (address, _):
-        expected = said(address)
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = int(found.getsockname()[1])
+    folder = tmp_path_factory.mktemp("models")
+    for task in ("sudoku-4x4", "maze-7x7"):
+        small_reasoner(task).save_pretrained(folder / task, measured=())
+    names = [str(folder / task) for task in ("sudoku-4x4", "maze-7x7")]
     try:
-        deploy([str(folder)], Limits(), host="127.0.0.1", port=port, replicas=(1, 2), key="key")
+        deploy(names, Limits(), host="127.0.0.1", port=port, replicas=(1, 2), slots=16)
         assert serve.status().applications[NAME].status == "RUNNING"
-        assert said(f"http://127.0.0.1:{port}") == expected
+        yield f"http://127.0.0.1:{port}"
     finally:
         serve.shutdown()
-    assert expected["refused"] == 401
-    assert expected["events"][-1] == "event: end"
+
+
+class TestDeployment(ServerLaws):
+    """On a cluster."""
+
+
+def test_a_client_that_vanishes_frees_the_slots_of_its_replica(url):
+    with httpx.stream("POST", f"{url}/v1/solve/stream", json=ENDLESS, timeout=30) as response:
+        next(response.iter_text())
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{url}/v1/solve", json=ENDLESS, timeout=0.5)
+    idle = {f'eqr_{what}{{model="sudoku-4x4"}} 0.0' for what in ("slots_busy", "queue_length")}
+    deadline = time.monotonic() + 20
+    while not idle <= set(httpx.get(f"{url}/metrics", timeout=30).text.splitlines()):
+        assert time.monotonic() < deadline, "the rows of a client that has gone are still there"
+        time.sleep(0.1)
