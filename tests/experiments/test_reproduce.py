@@ -14,13 +14,14 @@ from typer.testing import CliRunner
 
 from eqr.cli import app
 from eqr.errors import UserError
-from eqr.experiments import reproduce, versions
+from eqr.experiments import costs, reproduce, versions
 from eqr.experiments.executor import LocalExecutor, Outcome
 from eqr.experiments.experiment import Column, Experiment, Row, Setting
 from eqr.experiments.jobs import run_job
 from eqr.experiments.looks import Curve, Shape, Solve
 from eqr.experiments.plan import make_plan
 from eqr.experiments.store import Store
+from eqr.recipes import recipe_named
 
 LOOK = Solve(puzzles=8, depth=2, breadth=2)
 TINY = Setting(
@@ -244,4 +245,24 @@ def test_the_command_speaks_clearly(tmp_path, monkeypatch):
     assert rows[-1]["verdict"] == "undecided"
     planned = json.loads(said("T19", "--dry-run", "--json"))
     assert {row["state"] for row in planned} == {"to look at"}
-    assert "GPU" in said("T16", "--scale", "paper")
+    rate = json.loads(said("T16", "--scale", "paper", "--gpu-rate", "100", "--json"))
+    assert (rate["flop_per_second"], rate["rate"]) == (1e14, "as given")
+
+
+def test_the_papers_scale_costs_what_a_step_was_measured_to(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(costs, "training_share", lambda recipe: 0.25)
+    text = said("T16", "--scale", "paper", "--dry-run")
+    assert "paper/sudoku-eqr, measured on these cores, reaches 25% of the rate" in text
+    found = json.loads(said("T16", "--scale", "paper", "--dry-run", "--json"))
+    assert found["flop_per_second"] == 0.25 * costs.GPU
+    hours = [run["flop"] / found["flop_per_second"] / 3600 for run in found["runs"]]
+    assert found["gpu_hours"] == pytest.approx(sum(hours))
+    hundred = found["clusters"][-1]
+    assert hundred["gpus"] == 100
+    assert hundred["hours"] == pytest.approx(max(hours))
+
+
+def test_a_step_reaches_a_share_of_the_rate_of_products():
+    recipe = recipe_named("sudoku-4x4")
+    assert 0 < costs.training_share(recipe, rows=64, rounds=1) < 1

@@ -14,16 +14,17 @@ from torch import Tensor
 
 from eqr.experiments.looks import Cost
 from eqr.measure.accounting import flops_per_segment
+from eqr.measure.bench_model import limit_gflops
 from eqr.measure.training_cost import own_row, training_cost_rows, unit_costs
 from eqr.model.config import Feedforward, ReasonerConfig, SingleState, TwoLevel
 from eqr.model.reasoner import Reasoner
 from eqr.runs import RunFolder
-from eqr.train.recipe import Recipe
+from eqr.train.recipe import Generated, Precision, Recipe
 from eqr.train.sources import load_data, open_stream
 from eqr.train.trainer import Trainer
 
-GPU = 150e12
-"""Operations a second that one large accelerator sustains in bfloat16 here: an assumption, stated."""
+GPU = 200e12
+"""Operations a second that large products in bfloat16 sustain on one accelerator: an assumption, stated."""
 
 
 def observe_shape(recipe: Recipe) -> dict[str, Any]:
@@ -134,6 +135,32 @@ def training_operations(recipe: Recipe) -> float:
     share = (recipe.schedule.applications or recipe.model.applications) / recipe.model.applications
     per_step = sum(window.untracked + window.tracked * (1 + 2 * share) for window in windows) * segment
     return recipe.steps * per_step
+
+
+def training_share(recipe: Recipe, *, rows: int = 4, rounds: int = 3) -> float:
+    """Measure which share of the rate of large products on these cores a step of a recipe reaches.
+
+    On few rows, in float32 and on generated puzzles: a step of a published recipe would take cores hours.
+    """
+    few = recipe.replace(
+        rows=rows,
+        data=Generated(task=recipe.data.task, train=2 * rows, validation=1, test=0),
+        device="cpu",
+        precision=Precision.FLOAT32,
+        compile=False,
+    )
+    operations = training_operations(few) / few.steps
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(few, open_stream(few, load_data(few.data, RunFolder(Path(folder)), quiet=True)))
+        trainer.step()
+        shares = []
+        for _ in range(rounds):  # the limit beside each step: a shared machine changes from second to second
+            before = limit_gflops(2)
+            began = time.perf_counter()
+            trainer.step()
+            rate = operations / (time.perf_counter() - began) / 1e9
+            shares.append(2 * rate / (before + limit_gflops(2)))
+    return median(shares)
 
 
 def spread(hours: Sequence[float], places: int) -> float:
