@@ -12,13 +12,13 @@ import pytest
 import torch
 
 import eqr.measure.evaluate as module
+from eqr.cpu.rows import repeatable_executor
 from eqr.data import PuzzleSet
 from eqr.data.generated import generate
 from eqr.errors import UserError
 from eqr.measure.code import DECIDING, essence
 from eqr.measure.evaluate import Sweep, Workers, evaluate, fill, run_parts
 from eqr.measure.table import CandidateTable, Manifest, model_digest
-from eqr.model.cut import repeatable_pool
 from eqr.solve import Budget, FirstToHalt, HaltHead, LowestResidual, MajorityVote, load_reasoner
 from eqr.solve.engine import Engine
 from eqr.tasks import task_named
@@ -97,7 +97,7 @@ def test_a_part_has_the_same_bits_whoever_runs_it(two_threads):
     assert {**bits([1]), **bits([0])} == whole
     torch.set_num_threads(1)
     assert bits([1, 0], cores=2) == whole
-    pieces = [len(repeatable_pool(reasoner.config, torch.device("cpu"), n).cuts(12)) for n in (1, 2)]
+    pieces = [len(repeatable_executor(reasoner.config, torch.device("cpu"), n).cuts(12)) for n in (1, 2)]
     assert pieces == [1, 2]  # else this could not fail
 
 

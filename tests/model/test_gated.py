@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from eqr.model.gated import gated_mlp
+from eqr.model.layers import gated_mlp
 
 
 def parts(dim: int, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:

@@ -6,13 +6,13 @@ from fixtures import small
 from torch import Tensor
 
 from eqr.cpu import mlp
+from eqr.cpu.tiled import LARGEST_WEIGHTS, say
 from eqr.model import exchange as exchanges
 from eqr.model import systems
 from eqr.model.config import Candidates, ReasonerConfig
 from eqr.model.exchange import Cross, Factors, exchange
-from eqr.model.gated import gated_mlp
+from eqr.model.layers import gated_mlp
 from eqr.model.mixers import Groups
-from eqr.model.tiled import LARGEST_WEIGHTS, say
 from eqr.tasks import task_named
 
 SIZES = [(1, 1, 1), (7, 5, 3), (23, 24, 24), (24, 16, 16), (25, 33, 40), (100, 24, 96), (60, 70, 50)]

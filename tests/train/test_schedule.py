@@ -5,9 +5,9 @@ import torch
 from small_runs import small_recipe
 from torch.nn import functional as F
 
+from eqr.cpu.rows import RowExecutor
 from eqr.errors import UserError
 from eqr.model.config import FixedStart, LearnedStart, Path, SingleState
-from eqr.model.cut import RowPool
 from eqr.runs import RunFolder
 from eqr.train.halting import LearnedHalt, NoHalting, QHalt, UnusedHalt
 from eqr.train.schedule import (
@@ -100,7 +100,9 @@ def test_gradient_equals_the_naive_one(tmp_path, case, latents):
     trainer = make_trainer(tmp_path, schedule=schedule, model=latents, halting=UnusedHalt())
     trainer._refill()
     loss, expected = naive_gradient(trainer, depth, anchors, **how)
-    sums = trainer._objective.sums(trainer.model, trainer.flat, RowPool(1, 2), trainer.rows, schedule.depth)
+    sums = trainer._objective.sums(
+        trainer.model, trainer.flat, RowExecutor(1, 2), trainer.rows, schedule.depth
+    )
     torch.testing.assert_close(sums.gradient, expected, rtol=2e-4, atol=2e-6)
     assert sums.stats[0].item() == pytest.approx(loss.item(), rel=1e-5)
 
@@ -109,7 +111,7 @@ def test_without_a_halt_loss_the_halt_head_gets_no_gradient(tmp_path):
     trainer = make_trainer(tmp_path, halting=NoHalting())
     trainer._refill()
     _, expected = naive_gradient(trainer, 1, (1,), tracked=2)
-    sums = trainer._objective.sums(trainer.model, trainer.flat, trainer.pool, trainer.rows, 4)
+    sums = trainer._objective.sums(trainer.model, trainer.flat, trainer.executor, trainer.rows, 4)
     torch.testing.assert_close(sums.gradient, expected, rtol=2e-4, atol=2e-6)
     places = {place.name: place for place in trainer.flat.places}
     assert not places["halt_head.weight"].view(sums.gradient).any()
@@ -128,7 +130,7 @@ def test_q_learning_adds_the_continue_loss(tmp_path):
     go_on = F.linear(state[0][0], model.halt_head.weight, model.halt_head.bias)[:, 1]
     loss = (loss + 0.5 * F.binary_cross_entropy_with_logits(go_on, target, reduction="sum")) / len(rows)
     gradients = torch.autograd.grad(loss, trainer.flat.parameters)
-    sums = trainer._objective.sums(model, trainer.flat, trainer.pool, rows, 4)
+    sums = trainer._objective.sums(model, trainer.flat, trainer.executor, rows, 4)
     torch.testing.assert_close(sums.gradient, trainer.flat.join(gradients), rtol=2e-4, atol=2e-6)
 
 
@@ -146,7 +148,7 @@ def test_a_learned_start_learns_through_first_segments_only(tmp_path):
         state = by_hand(model, tuple(state), x, None if fresh else 2)
         total = total + naive_loss(model, state, part.labels, trainer.recipe.halting) / len(rows)
     expected = flat.join(torch.autograd.grad(total, flat.parameters))
-    sums = trainer._objective.sums(model, flat, RowPool(1, 3), rows, 4)
+    sums = trainer._objective.sums(model, flat, RowExecutor(1, 3), rows, 4)
     torch.testing.assert_close(sums.gradient, expected, rtol=2e-4, atol=2e-6)
     places = {place.name: place for place in flat.places}
     assert places["starter.into"].view(sums.gradient).abs().sum() > 0

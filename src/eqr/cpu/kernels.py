@@ -3,7 +3,7 @@
 A product leaves its result in the core's cache; what follows should read it once. Each kernel here works on
 contiguous float32 arrays, on the calling thread alone, without Python's lock. Arrays come as addresses with
 sizes: making a NumPy array of a tensor costs several calls, each of which fights the other cores' threads
-for that lock. Only `eqr.model.passes` and `eqr.model.counters` call them, with tensors they have checked.
+for that lock. Only the other modules of `eqr.cpu` call them, with tensors they have checked.
 
 Importing this module loads numba, which carries its own code generator and keeps what it compiled on disk.
 """

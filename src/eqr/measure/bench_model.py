@@ -16,14 +16,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from eqr.cpu.rows import RowExecutor, rows_per_cut, shared_executor
 from eqr.measure.accounting import flops_per_reading, flops_per_segment
 from eqr.model import systems
 from eqr.model.config import STILL, Candidates, Path, ReasonerConfig
-from eqr.model.cut import RowPool, default_pool, rows_per_cut, segment_and_read
 from eqr.model.mixers import Groups, Neighbours
 from eqr.model.plain import PlainReasoner, PlainState
 from eqr.model.reasoner import Reasoner
 from eqr.model.systems import EQR_PATH
+from eqr.solve.rollout import segment_and_read
 from eqr.tasks import task_named
 
 LIMIT_SIZE = 2048
@@ -119,8 +120,8 @@ class _Bench:
         self.size, self.config = size, size.config
         self.model = Reasoner(size.config)
         self.plain = PlainReasoner(self.model)
-        self.pool = default_pool(size.config, torch.device("cpu"))
-        self.training_pool = RowPool(self.pool.workers, rows_per_cut(size.config, training=True))
+        self.executor = shared_executor(size.config, torch.device("cpu"))
+        self.training_executor = RowExecutor(rows_per_cut=rows_per_cut(size.config, training=True))
         generator = torch.Generator().manual_seed(0)
         shape = size.rows, size.config.cells
         self.puzzles = torch.randint(1, size.config.vocabulary, shape, generator=generator)
@@ -132,15 +133,14 @@ class _Bench:
         self.weights = [*self.model.stack.parameters(), self.model.answer_head]
 
     def forward(self, path: Path | None = None) -> None:
-        segment_and_read(self.model, self.pool, self.state, self.x, self.keys, self.depths, path=path)
+        segment_and_read(self.model, self.executor, self.state, self.x, self.keys, self.depths, path=path)
 
     def plain_forward(self, path: Path | None = None) -> None:
         with torch.no_grad():
             self.plain.read(self.plain.segment(self.plain_state, self.plain_x, path=path))
 
     def training(self) -> list[Tensor]:
-        with self.training_pool.packed(self.model, self.size.rows):
-            first, *others = self.training_pool.map(self._gradients, self.size.rows)
+        first, *others = self.training_executor.map(self._gradients, self.size.rows)
         for piece in others:
             torch._foreach_add_(first, piece)
         return list(first)

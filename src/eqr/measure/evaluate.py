@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from eqr.cpu.rows import repeatable_executor
 from eqr.data import PuzzleSet
 from eqr.errors import UserError
 from eqr.measure.accounting import equivalent_layers, flops
@@ -23,7 +24,6 @@ from eqr.measure.metrics import Outcomes, outcomes, report
 from eqr.measure.table import CandidateTable, Manifest, model_digest
 from eqr.measure.votes import has_variants, variant_votes
 from eqr.model.config import ReasonerConfig
-from eqr.model.cut import repeatable_pool
 from eqr.model.reasoner import Reasoner
 from eqr.progress import progress
 from eqr.solve.budget import Budget, usual_depth
@@ -260,7 +260,7 @@ def run_parts(
         slots=slots,
         noted=manifest.depths,
         window=manifest.window,
-        pool=repeatable_pool(reasoner.config, device, cores or torch.get_num_threads()),
+        executor=repeatable_executor(reasoner.config, device, cores or torch.get_num_threads()),
     )
     gather = Gather(
         manifest.budget,

@@ -266,6 +266,17 @@ class ReasonerConfig(Value):
         return len(self.recurrence.moves())
 
     @property
+    def widest(self) -> int:
+        """Numbers in the widest intermediate of one row."""
+        return max(self.tokens * 2 * self.hidden(self.width), self.mixer.widest(self))
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds on one row of the larger half of an application: its mixers', or the channels'."""
+        channels = 3 * self.tokens * self.width * self.hidden(self.width)
+        return self.blocks * max(channels, self.mixer.multiply_adds(self))
+
+    @property
     def layers_per_segment(self) -> int:
         """Equivalent layers of one segment, N_eq in the paper."""
         return self.blocks * self.applications

@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eqr.model.passes import is_plain
+from eqr.cpu.operators import operator
+from eqr.cpu.states import CHOOSE, UNIFORM
 
 TRUNCATION = 2.0
 UNIT_SCALE = 1.13685
@@ -47,21 +48,23 @@ def _shift(values: Tensor, bits: int) -> Tensor:
 
 def truncated_normal(keys: Tensor, stream: int, tokens: int, width: int) -> Tensor:
     """Draw unit truncated normals, shape (tokens, rows, width), float32; `stream` separates uses of a key."""
-    uniform = _uniform(keys.long() + stream, tokens, width)
-    return torch.erfinv((2.0 * uniform - 1.0).mul_(_EDGE)).mul_(2**0.5 * UNIT_SCALE)
+    drawn = uniform(keys.long() + stream, tokens, width)
+    return torch.erfinv((2.0 * drawn - 1.0).mul_(_EDGE)).mul_(2**0.5 * UNIT_SCALE)
 
 
-def _uniform(keys: Tensor, tokens: int, width: int) -> Tensor:
+@operator(cpu=UNIFORM)
+def uniform(keys: Tensor, tokens: int, width: int) -> Tensor:
     """Hash keys and counters to numbers above 0, at most 1, (tokens, rows, width)."""
-    if is_plain(keys, torch.int64):
-        from eqr.cpu import kernels
-
-        uniform = keys.new_empty(tokens, len(keys), width, dtype=torch.float32)
-        kernels.uniform(keys.data_ptr(), uniform.data_ptr(), tokens, len(keys), width)
-        return uniform
     counters = torch.arange(tokens * width, device=keys.device).view(tokens, 1, width)
     bits = scramble(scramble(keys).view(1, -1, 1) + counters) >> 39  # 24 bits: what float32 can tell apart
     return (bits.float() + 0.5) * 2.0**-24
+
+
+@operator(cpu=CHOOSE)
+def choose(keys: Tensor, applications: int, tokens: int, size: int) -> Tensor:
+    """Hash keys to numbers below `size`, a power of two, (applications, tokens, rows)."""
+    base = scramble(keys + torch.arange(applications, device=keys.device).view(-1, 1, 1))
+    return scramble(base + torch.arange(tokens, device=keys.device).unsqueeze(1)) & (size - 1)
 
 
 class NoiseBank:
@@ -80,12 +83,4 @@ class NoiseBank:
 
     def choose(self, keys: Tensor, applications: int, tokens: int) -> Tensor:
         """Return which vectors the applications of a segment add, (applications, tokens, rows)."""
-        if is_plain(keys, torch.int64):
-            from eqr.cpu import kernels
-
-            chosen = keys.new_empty(applications, tokens, len(keys))
-            kernels.choose(keys.data_ptr(), chosen.data_ptr(), applications, tokens, len(keys), self.SIZE - 1)
-            return chosen
-        counters = torch.arange(applications, device=keys.device).view(-1, 1, 1)
-        base = scramble(keys + counters)
-        return scramble(base + torch.arange(tokens, device=keys.device).unsqueeze(1)) & (self.SIZE - 1)
+        return choose(keys, applications, tokens, self.SIZE)

@@ -1,6 +1,6 @@
 """Exchange between sites along tables: R(h + D(MLP(C(h)))) with linear C and D, and its gradient.
 
-As in `eqr.model.gated`, memory is swept as seldom as possible: on cpu in float32 by compiled kernels that
+As in `eqr.cpu.gated`, memory is swept as seldom as possible: on cpu in float32 by compiled kernels that
 follow the tables, elsewhere (float64, accelerators, compilers, transforms) by PyTorch's indexing.
 """
 
@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from eqr.model.passes import EPSILON, gate, normalise, normalise_gradient, swept
-from eqr.model.tiled import fits, mix, say, say_gradient
+from eqr.cpu.sweeps import EPSILON, normalise_gradient
+from eqr.cpu.tiled import fits, mix, say, say_gradient, swept
+from eqr.model.layers import gate, normalise
 
 ABSENT = -1
 """In a table: nothing here, which counts as zeros."""
@@ -127,7 +128,7 @@ class Factors(Exchange):
 
     def collect(self, h: Tensor) -> Tensor:
         """Sum members; the factor keeps the size of the sum independent of their number."""
-        if swept(h):
+        if swept(h) and not (torch.is_grad_enabled() and h.requires_grad):
             return _pool(h, self.members, self.factors)
         return _gathered(h, self.members).sum(dim=1) * self.factors.to(h)[:, None, None]
 

@@ -56,7 +56,10 @@ class Graph:
         rows = torch.export.Dim("rows", min=1, max=1 << 20)
         axes = [None if axis is None else {axis: rows} for axis in self.row_axes]
         with _portable():
-            return torch.export.export(self.module, self.example, dynamic_shapes={"inputs": tuple(axes)})
+            program = torch.export.export(self.module, self.example, dynamic_shapes={"inputs": tuple(axes)})
+            # our own operators become PyTorch's
+            plain: torch.export.ExportedProgram = program.run_decompositions({})
+        return plain
 
 
 class _Embed(nn.Module):

@@ -1,7 +1,8 @@
 """The layers: normalisation, gated MLPs over channels and over tokens, attention.
 
 All take and give token-major states (tokens, rows, width), add their own residual and normalise, so that a
-block is their composition. Weights keep PyTorch's (out, in) shape; nothing is transposed in memory.
+block is their composition. Weights keep PyTorch's (out, in) shape; nothing is transposed in memory. What is
+marked as an `operator` is defined here, and computed by other means where there are some.
 """
 
 from collections.abc import Callable
@@ -10,12 +11,49 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from eqr.cpu.gated import GATED_MLP
+from eqr.cpu.operators import operator
+from eqr.cpu.sweeps import GATE
 from eqr.model.config import ReasonerConfig
 from eqr.model.counters import TRUNCATION, UNIT_SCALE
-from eqr.model.gated import gated_mlp
-from eqr.model.packed import product
-from eqr.model.passes import gate, normalise, transformed
 from eqr.model.positions import Rotation, rotation_tables
+
+EPSILON = 1e-5
+
+
+def normalise(h: Tensor, dim: int) -> Tensor:
+    """R(h) = h / sqrt(mean(h^2) + eps) along `dim`, in at least float32, with neither gain nor bias."""
+    wide = h.float() if h.dtype.itemsize < 4 else h
+    if dim == 0:
+        mean = wide.square().mean(dim=0, keepdim=True)
+    else:  # along contiguous memory a norm needs one pass and no squares in memory
+        mean = torch.linalg.vector_norm(wide, dim=dim, keepdim=True).square() / h.shape[dim]
+    return (wide * torch.rsqrt(mean + EPSILON)).to(h.dtype)
+
+
+@operator(cpu=GATE)
+def gate(both: Tensor, dim: int) -> Tensor:
+    """silu(g) * u for the two halves of a projection along `dim`, the gate g first."""
+    g, u = both.chunk(2, dim=dim)
+    return F.silu(g) * u
+
+
+@operator(cpu=GATED_MLP)
+def gated_mlp(h: Tensor, up: Tensor, down: Tensor, dim: int) -> Tensor:
+    """R(h + W_down(silu(g) * u)) for a matrix h, mixing its channels (`dim` 1) or its tokens (`dim` 0)."""
+    if dim == 1:
+        return normalise(h + F.linear(gate(F.linear(h, up), dim), down), dim)
+    return normalise(h + down @ gate(up @ h, dim), dim)
+
+
+def _attend_by_hand(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(q @ k.transpose(2, 3) * q.shape[3] ** -0.5, dim=3) @ v
+
+
+@operator(transformed=_attend_by_hand)  # PyTorch's fused attention has no forward derivative
+def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """softmax(q k^T / sqrt(size of a head)) v for (rows, heads, tokens, size of a head)."""
+    return F.scaled_dot_product_attention(q, k, v)
 
 
 def scaled_normal(*shape: int, std: float, generator: torch.Generator) -> Tensor:
@@ -35,8 +73,6 @@ def matrix(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
 class ChannelMlp(nn.Module):
     """h <- R(h + W_down(silu(g) * u)), a gated MLP over the channels of each token."""
 
-    PER_TOKEN = ("up", "down")
-
     def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
         super().__init__()
         hidden = config.hidden(config.width)
@@ -51,8 +87,6 @@ class ChannelMlp(nn.Module):
 class ConvChannelMlp(nn.Module):
     """URM's gated MLP: a depthwise convolution over tokens (position t sees t-1 and t) before W_down."""
 
-    PER_TOKEN = ("up",)
-
     def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
         super().__init__()
         hidden = config.hidden(config.width)
@@ -64,7 +98,7 @@ class ConvChannelMlp(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """Mix channels, with a glance at the token before."""
-        gated = gate(product(h.flatten(0, 1), self.up), dim=1).view(*h.shape[:2], -1)
+        gated = gate(F.linear(h.flatten(0, 1), self.up), dim=1).view(*h.shape[:2], -1)
         before = F.pad(gated[:-1], (0, 0, 0, 0, 1, 0))
         seen = torch.addcmul(self.bias + before * self.kernel[0], gated, self.kernel[1])
         return normalise(h + F.linear(F.silu(seen), self.down), dim=2)
@@ -87,8 +121,6 @@ class TokenMlp(nn.Module):
 class AttentionLayer(nn.Module):
     """h <- R(h + W_out attention(h)), bidirectional, all heads from one packed projection."""
 
-    PER_TOKEN = ("qkv", "out")
-
     cosines: Tensor | None
     sines: Tensor | None
 
@@ -104,23 +136,15 @@ class AttentionLayer(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """Let every token look at every token of its row."""
-        projected = product(h.flatten(0, 1), self.qkv)
+        projected = F.linear(h, self.qkv)
         q, k, v = projected.view(*h.shape[:2], 3, self.heads, -1).unbind(2)
         if self.cosines is not None and self.sines is not None:
             rotation = Rotation(self.cosines, self.sines, self._parts)
             q, k = rotation.turn(q), rotation.turn(k)
         # views only: (tokens, rows, heads, head) as (rows, heads, tokens, head)
         q, k, v = (part.permute(1, 2, 0, 3) for part in (q, k, v))
-        seen = _attend(q, k, v)
-        mixed = seen.permute(2, 0, 1, 3).flatten(2).flatten(0, 1)
-        return normalise(h + product(mixed, self.out).view_as(h), dim=2)
-
-
-def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    if torch.compiler.is_compiling() or not transformed(q):
-        return F.scaled_dot_product_attention(q, k, v)
-    # PyTorch's fused attention has no forward derivative
-    return torch.softmax(q @ k.transpose(2, 3) * q.shape[3] ** -0.5, dim=3) @ v
+        seen = attend(q, k, v).permute(2, 0, 1, 3).flatten(2)
+        return normalise(h + F.linear(seen, self.out), dim=2)
 
 
 Application = Callable[[Tensor, Tensor | None], Tensor]

@@ -14,11 +14,13 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
+from eqr.cpu.operators import operator
+from eqr.cpu.states import ADD_NOISE, DAMP_AND_ADD_NOISE
 from eqr.model.config import Move
 from eqr.model.counters import NoiseBank
 from eqr.model.layers import Application
-from eqr.model.passes import add_chosen, damp_and_add_chosen
 from eqr.model.state import State
 
 
@@ -49,11 +51,7 @@ class Damped:
 
     def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
         """Apply and keep a share of the old state."""
-        return self.keep(z, self.application(z, condition, index))
-
-    def keep(self, z: Tensor, moved: Tensor) -> Tensor:
-        """Keep a share of the old state."""
-        return torch.lerp(z, moved, 1.0 - self.damping)
+        return torch.lerp(z, self.application(z, condition, index), 1.0 - self.damping)
 
 
 @dataclass(frozen=True)
@@ -68,17 +66,50 @@ class Noisy:
 
     def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
         """Apply and perturb."""
-        damped = self.application
-        if isinstance(damped, Damped) and isinstance(damped.damping, float) and isinstance(self.scale, float):
-            moved = damped.application(z, condition, index)
-            noise = self.bank.vectors, self.chosen[index], self.scale
-            both = damp_and_add_chosen(z, moved, damped.damping, *noise)  # in one sweep where there is one
-            if both is not None:
-                return both
-            return add_chosen(damped.keep(z, moved), *noise)
+        moved, chosen = self.application(z, condition, index), self.chosen[index]
+        if isinstance(self.scale, float):
+            return add_noise(moved, self.bank.vectors, chosen, self.scale)
+        picked = F.embedding(chosen, self.bank.vectors).to(moved.dtype)
+        return torch.addcmul(moved, picked, self.scale.to(moved.dtype))
+
+
+@dataclass(frozen=True)
+class DampedNoisy:
+    """`Noisy(Damped(...))` for constant shares, computed in one go."""
+
+    application: Numbered
+    damping: float
+    scale: float
+    bank: NoiseBank
+    chosen: Tensor
+
+    def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
+        """Apply, keep a share of the old state, and perturb."""
         moved = self.application(z, condition, index)
-        scale = self.scale if isinstance(self.scale, float) else self.scale.to(z.dtype)
-        return add_chosen(moved, self.bank.vectors, self.chosen[index], scale)
+        return damp_and_add_noise(z, moved, self.bank.vectors, self.chosen[index], self.damping, self.scale)
+
+
+def strayed(
+    application: Numbered, damping: float, scale: float | Tensor, bank: NoiseBank, chosen: Tensor
+) -> Numbered:
+    """Wrap an application by damping, if any, and noise."""
+    if damping and isinstance(scale, float):
+        return DampedNoisy(application, damping, scale, bank, chosen)
+    return Noisy(Damped(application, damping) if damping else application, scale, bank, chosen)
+
+
+@operator(cpu=ADD_NOISE)
+def add_noise(h: Tensor, vectors: Tensor, chosen: Tensor, scale: float) -> Tensor:
+    """h + scale * vectors[chosen] for h (sites, rows, width) and chosen (sites, rows)."""
+    return h.add(F.embedding(chosen, vectors).to(h.dtype), alpha=scale)
+
+
+@operator(cpu=DAMP_AND_ADD_NOISE)
+def damp_and_add_noise(
+    z: Tensor, moved: Tensor, vectors: Tensor, chosen: Tensor, damping: float, scale: float
+) -> Tensor:
+    """z + (1 - damping)(moved - z) + scale * vectors[chosen]."""
+    return add_noise(torch.lerp(z, moved, 1.0 - damping), vectors, chosen, scale)
 
 
 @dataclass(frozen=True)

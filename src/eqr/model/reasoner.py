@@ -17,7 +17,7 @@ from eqr.model.blocks import Stack
 from eqr.model.config import Path, Positions, ReasonerConfig, TwoLevel
 from eqr.model.counters import NoiseBank
 from eqr.model.layers import matrix, scaled_normal
-from eqr.model.operator import Bare, Damped, Noisy, Numbered, Wrapped, run_segment
+from eqr.model.operator import Bare, Damped, Numbered, Wrapped, run_segment, strayed
 from eqr.model.saving import Saved
 from eqr.model.state import Reading, State
 from eqr.tasks.base import Task
@@ -197,22 +197,25 @@ class Reasoner(Saved):
     def _wrap(self, path: Path, keys: Tensor) -> Wrapped:
         scratch: Numbered = Bare(self.stack)
         answer: Numbered = Bare(self.answer_stack or self.stack)
-        if path.damping:
-            scratch, answer = Damped(scratch, path.damping), Damped(answer, path.damping)
         if path.noise:
             bank = self.noise_bank(keys.device)
-            scales: list[float | Tensor] = [path.noise, path.noise]
-            if path.learned_noise:
-                if self.log_noise is None:
-                    raise UserError("this model has no learned noise scale; set path.learned_noise to false")
-                learned = self.config.path.noise * self.log_noise.exp()
-                scales = [learned[0], learned[-1]]
             chosen = bank.choose(keys, len(self._moves), self.config.tokens)
-            answer = Noisy(answer, scales[0], bank, chosen)
-            scratch = Noisy(scratch, scales[1], bank, chosen)
+            of_answer, of_scratch = self._noise_scales(path)
+            answer = strayed(answer, path.damping, of_answer, bank, chosen)
+            scratch = strayed(scratch, path.damping, of_scratch, bank, chosen)
+        elif path.damping:
+            scratch, answer = Damped(scratch, path.damping), Damped(answer, path.damping)
         for wrap in self._wrappers:
             answer, scratch = wrap(answer), wrap(scratch)
         return Wrapped(answer=answer, scratch=scratch)
+
+    def _noise_scales(self, path: Path) -> tuple[float | Tensor, float | Tensor]:
+        if not path.learned_noise:
+            return path.noise, path.noise
+        if self.log_noise is None:
+            raise UserError("this model has no learned noise scale; set path.learned_noise to false")
+        learned = self.config.path.noise * self.log_noise.exp()
+        return learned[0], learned[-1]
 
     def noise_bank(self, device: torch.device) -> NoiseBank:
         """Return the vectors that path noise is picked from, made on first use."""

@@ -10,7 +10,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from eqr.model.passes import square_distances
+from eqr.cpu.operators import operator
+from eqr.cpu.states import SQUARE_DISTANCES
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,12 @@ class State:
         squares = [square_distances(mine.detach(), theirs.detach()) for mine, theirs in pairs]
         tokens, _, width = self.answer.shape
         return (torch.stack(squares).sum(0) / (len(squares) * tokens * width)).sqrt()
+
+
+@operator(cpu=SQUARE_DISTANCES)
+def square_distances(one: Tensor, other: Tensor) -> Tensor:
+    """Sum (one - other)^2 over the tokens and channels of each row; both (tokens, rows, width)."""
+    return (one.float() - other.float()).square().sum(dim=(0, 2))
 
 
 def join(states: list[State]) -> State:

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 
 from eqr.model.counters import row_key
-from eqr.model.cut import one_thread
 from eqr.solve.candidates import Candidates, Status
 from eqr.solve.line import Ticket
 from eqr.solve.rollout import Advanced, Dynamics, Rows
@@ -90,8 +89,7 @@ class Cohort:
         if not tickets and not len(self._vacant):
             return
         fresh = self._begin(tickets) if tickets else None
-        with one_thread():
-            self._seat(fresh, _Seats.of(tickets))
+        self._seat(fresh, _Seats.of(tickets))
 
     def advance(self) -> tuple[list[Finished], list[Glimpse]]:
         """Run one segment on every row; return the rows that passed a noted depth or ended, and glimpses."""
@@ -153,8 +151,7 @@ class Cohort:
         self, step: Advanced, chosen: NDArray[np.intp], won: NDArray[np.bool_], *, passing: bool
     ) -> Finished:
         index = torch.as_tensor(chosen, device=self._dynamics.device)
-        with one_thread():
-            candidates = self._dynamics.candidates(step, index, self._seats.began[chosen])
+        candidates = self._dynamics.candidates(step, index, self._seats.began[chosen])
         if not passing:
             short = candidates.depth < self._dynamics.budget.depth
             candidates.status[(candidates.status == Status.RAN_OUT) & short] = Status.CANCELLED
@@ -170,10 +167,9 @@ class Cohort:
         seats = self._seats
         watched = np.flatnonzero(seats.watched)
         index = torch.as_tensor(watched, device=self._dynamics.device)
-        with one_thread():
-            sure, tokens = step.reading.logits[index].float().softmax(dim=-1).max(dim=-1)
-            moved = step.rows.residuals[index, -1].tolist()
-            depths, halts = step.rows.depths[index].tolist(), step.reading.halt[index].tolist()
+        sure, tokens = step.reading.logits[index].float().softmax(dim=-1).max(dim=-1)
+        moved = step.rows.residuals[index, -1].tolist()
+        depths, halts = step.rows.depths[index].tolist(), step.reading.halt[index].tolist()
         grids, confidence = tokens.to(torch.uint8).cpu().numpy(), sure.cpu().numpy()
         return [
             Glimpse(

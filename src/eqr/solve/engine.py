@@ -36,8 +36,8 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from eqr.cpu.rows import RowExecutor, shared_executor
 from eqr.errors import UserError
-from eqr.model.cut import RowPool
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import WINDOW
@@ -78,12 +78,12 @@ class Engine:
         noted: Iterable[int] = (),
         window: int = WINDOW,
         task: Task | None = None,
-        pool: RowPool | None = None,
+        executor: RowExecutor | None = None,
     ) -> None:
         """Use `slots` rows at once; also report candidates as they pass the `noted` depths.
 
-        `task` judges answers where a budget asks for that; None is the model's own. `pool` cuts batches;
-        None is the one that suits this machine.
+        `task` judges answers where a budget asks for that; None is the model's own. `executor` works on the
+        rows; None is the one that all models of this size share.
         """
         self.budget = budget or Budget()
         if slots < 1:
@@ -91,7 +91,8 @@ class Engine:
         gang = self.budget.gang
         self.slots = max(slots // gang, 1) * gang
         self.usage = Usage()
-        self._reasoner, self._window, self._task, self._pool = reasoner, window, task, pool
+        self._reasoner, self._window, self._task = reasoner, window, task
+        self._executor = executor or shared_executor(reasoner.config, reasoner.embedding.device)
         self._noted = np.array(sorted(set(noted)), np.int64)
         self._line = Line(self.budget)
         self._cohorts: dict[Budget, Cohort] = {}
@@ -153,6 +154,10 @@ class Engine:
     @torch.inference_mode()
     def turn(self) -> list[Finished | Glimpse]:
         """Let the cancelled leave and the waiting enter, advance every row, and report."""
+        with self._executor.alone():
+            return self._turn()
+
+    def _turn(self) -> list[Finished | Glimpse]:
         self._leave()
         self._admit()
         self._count()
@@ -182,7 +187,7 @@ class Engine:
         for rules, tickets in drawn.items():
             if rules not in self._cohorts:
                 dynamics = Dynamics(
-                    self._reasoner, rules, window=self._window, task=self._task, pool=self._pool
+                    self._reasoner, rules, window=self._window, task=self._task, executor=self._executor
                 )
                 self._cohorts[rules] = Cohort(dynamics, self._noted)
             self._cohorts[rules].admit(tickets)

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from eqr.cpu.rows import RowExecutor, shared_executor
 from eqr.errors import UserError
 from eqr.model.config import Path, ReasonerConfig
 from eqr.model.counters import row_key
-from eqr.model.cut import RowPool, default_pool, one_thread, segment_and_read
 from eqr.model.reasoner import Reasoner
 from eqr.model.start import RandomStarter
 from eqr.model.state import Reading, State, join
@@ -107,11 +107,11 @@ class Dynamics:
         *,
         window: int = WINDOW,
         task: Task | None = None,
-        pool: RowPool | None = None,
+        executor: RowExecutor | None = None,
     ) -> None:
         """`task` judges answers where the budget asks for that; None is the model's own.
 
-        `pool` cuts batches; None is the one that suits this machine.
+        `executor` works on the rows; None is the one that all models of this size share.
         """
         most = reasoner.config.greatest_depth
         if most is not None and budget.depth > most:
@@ -127,11 +127,11 @@ class Dynamics:
         self.window = min(window, budget.depth)
         self.path = budget.path(reasoner.config.path)
         self.device = reasoner.embedding.device
-        self._pool = pool or default_pool(reasoner.config, self.device)
+        self._executor = executor or shared_executor(reasoner.config, self.device)
 
     def begin(self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None = None) -> Rows:
         """Embed puzzles (rows, cells) and start each row from its key."""
-        with one_thread():  # many small operations: handing them to the pool takes longer than doing them
+        with self._executor.alone():
             return self._begin(puzzles, keys, identities)
 
     def _begin(self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None) -> Rows:
@@ -156,9 +156,8 @@ class Dynamics:
 
     def advance(self, rows: Rows) -> Advanced:
         """Run one segment on every row, in place, and ask the halting rule."""
-        state, reading = self._segment(rows, self.path, into=rows.state)
-        with one_thread():
-            return self._judge(rows, state, reading)
+        with self._executor.alone():
+            return self._judge(rows, *self._segment(rows, self.path, into=rows.state))
 
     def _judge(self, rows: Rows, state: State, reading: Reading) -> Advanced:
         """Note how far each row has moved and which rows end."""
@@ -216,8 +215,41 @@ class Dynamics:
 
     def _segment(self, rows: Rows, path: Path, into: State | None) -> tuple[State, Reading]:
         return segment_and_read(
-            self.reasoner, self._pool, rows.state, rows.x, rows.keys, rows.depths, path=path, into=into
+            self.reasoner, self._executor, rows.state, rows.x, rows.keys, rows.depths, path=path, into=into
         )
+
+
+def segment_and_read(
+    reasoner: Reasoner,
+    executor: RowExecutor,
+    state: State,
+    x: Tensor,
+    keys: Tensor,
+    depths: Tensor,
+    *,
+    path: Path | None = None,
+    into: State | None = None,
+) -> tuple[State, Reading]:
+    """Advance every row by one segment and read it, cut by `executor`; no graph is recorded.
+
+    The new state is written to `into`, which may be `state` itself; None makes a new one.
+    """
+    into = into or State(*(torch.empty_like(latent) for latent in state.tensors()))
+
+    def work(rows: slice) -> Reading:
+        before = state.chunk(rows)
+        after = reasoner.segment(before, x[:, rows], keys[rows], depths[rows], path=path)
+        reading = reasoner.read(after, before)
+        for old, new in zip(into.chunk(rows).tensors(), after.tensors(), strict=True):
+            old.copy_(new)
+        return reading
+
+    with torch.no_grad():
+        readings = executor.map(work, state.rows)
+    if len(readings) == 1:
+        return into, readings[0]
+    parts = zip(*((r.logits, r.halt, r.go_on, r.residual) for r in readings), strict=True)
+    return into, Reading(*map(torch.cat, parts))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
-from eqr.model.cut import RowPool
+from eqr.cpu.rows import RowExecutor
 from eqr.runs import RunFolder
 from eqr.train.journal import Journal, Meter
 from eqr.train.recipe import Recipe
@@ -37,12 +37,10 @@ class StepCost:
         return asdict(self)
 
 
-class _TimedPool(RowPool):
-    """A pool that notes how long its work takes, which in a step is forward and backward."""
+class _Timed(RowExecutor):
+    """An executor that notes how long its work takes, which in a step is forward and backward."""
 
-    def __init__(self, pool: RowPool) -> None:
-        super().__init__(pool.workers, pool.rows_per_cut, least_rows=pool.least_rows)
-        self.seconds = 0.0
+    seconds = 0.0
 
     def map(self, work: Callable[[slice], T], rows: int) -> list[T]:
         began = time.perf_counter()
@@ -56,8 +54,8 @@ def step_cost(recipe: Recipe, *, steps: int = 200, warmup: int = 20) -> StepCost
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder))
         splits = load_data(recipe.data, run, quiet=True)
-        trainer = Trainer(recipe, open_stream(recipe, splits))
-        trainer.pool = timed = _TimedPool(trainer.pool)
+        timed = _Timed.for_model(recipe.model, workers=recipe.threads, rows_per_cut=recipe.rows_per_cut)
+        trainer = Trainer(recipe, open_stream(recipe, splits), executor=timed)
         journal, meter = Journal(run, recipe, step=0), Meter()
         whole, inside = [], []
         for _ in range(warmup + steps):
@@ -75,5 +73,5 @@ def step_cost(recipe: Recipe, *, steps: int = 200, warmup: int = 20) -> StepCost
         outside=median(outside),
         steps_per_second=1.0 / step,
         rows=recipe.rows,
-        threads=trainer.pool.workers,
+        threads=timed.workers,
     )

@@ -1,6 +1,6 @@
 """The gradient of one optimizer step: run the schedule's windows on each cut of rows and add up.
 
-Rows never look at one another, so a batch is cut into runs of rows, one core each (see `eqr.model.cut`).
+Rows never look at one another, so a batch is cut into runs of rows, one core each (see `eqr.cpu.rows`).
 Cuts are summed in order, which keeps a run reproducible bit for bit.
 """
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from eqr.cpu.rows import RowExecutor
 from eqr.model.config import LearnedStart
-from eqr.model.cut import RowPool
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Reading
 from eqr.train.halting import TrainingHalting
@@ -55,15 +55,16 @@ class Objective:
     rows: int
     """Rows of the whole batch over all ranks, by which the loss is divided."""
 
-    def sums(self, model: Reasoner, flat: FlatParameters, pool: RowPool, rows: Rows, depth: int) -> Sums:
+    def sums(
+        self, model: Reasoner, flat: FlatParameters, executor: RowExecutor, rows: Rows, depth: int
+    ) -> Sums:
         """Advance all rows by one step's segments and return the gradient of their loss."""
 
         def work(part: Rows, learns_start: bool) -> list[Sums]:
             def cut(run: slice) -> Sums:
                 return _Walk(self, model, flat, part.chunk(run), depth, learns_start).run()
 
-            with pool.packed(model, len(part)):
-                return pool.map(cut, len(part))
+            return executor.map(cut, len(part))
 
         if not isinstance(model.config.start, LearnedStart):
             return Sums.over(work(rows, False))

@@ -4,7 +4,6 @@ It knows neither files nor time; `eqr.train.run` puts data, evaluation, checkpoi
 """
 
 import copy
-from contextlib import nullcontext
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -12,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from eqr.cpu.rows import RowExecutor
 from eqr.data import Batches, GeneratedStream
 from eqr.errors import UserError
-from eqr.model.cut import RowPool, least_rows, one_thread
 from eqr.model.reasoner import Reasoner
 from eqr.model.weights import require_shapes, shapes_of
 from eqr.train.distributed import World
@@ -50,6 +49,12 @@ class StepResult:
     """Of all processes together, so that they end at the same step."""
 
 
+def row_executor(recipe: Recipe, device: torch.device) -> RowExecutor:
+    """Return what works on the rows of a recipe: its threads and cuts on cpu, one piece elsewhere."""
+    threads = recipe.threads if device.type == "cpu" else 1
+    return RowExecutor.for_model(recipe.model, workers=threads, rows_per_cut=recipe.rows_per_cut)
+
+
 class Trainer:
     """A model in training."""
 
@@ -60,7 +65,9 @@ class Trainer:
         *,
         world: World | None = None,
         device: torch.device | None = None,
+        executor: RowExecutor | None = None,
     ) -> None:
+        """`executor` works on the rows; None makes one with the recipe's threads and cuts."""
         self.recipe, self.stream = recipe, stream
         self.world, self.device = world or World(), device or torch.device("cpu")
         self.model = Reasoner(recipe.model, seed=recipe.seed).to(self.device)
@@ -72,8 +79,7 @@ class Trainer:
         self.step_number = 0
         self._refills = [len(self.rows)] * self.world.size
         self._objective = Objective(recipe.schedule, recipe.halting, recipe.loss, recipe.rows)
-        threads = (recipe.threads or torch.get_num_threads()) if self.device.type == "cpu" else 1
-        self.pool = RowPool(threads, recipe.rows_per_cut, least_rows=least_rows(recipe.model))
+        self.executor = executor or row_executor(recipe, self.device)
         if recipe.compile:
             for stack in (self.model.stack, self.model.answer_stack):
                 if stack is not None:
@@ -81,15 +87,16 @@ class Trainer:
 
     def step(self, wishes: Wishes = NO_WISHES) -> StepResult:
         """Take one optimizer step; all processes learn of the wishes of each."""
-        # the pool already has a thread for each core
-        with one_thread() if self.device.type == "cpu" else nullcontext():
+        with self.executor.alone():
             return self._step(wishes)
 
     def _step(self, wishes: Wishes) -> StepResult:
         self._refill()
         number = self.step_number + 1
         with computing(self.recipe.precision, self.device):
-            sums = self._objective.sums(self.model, self.flat, self.pool, self.rows, self.depth_limit(number))
+            sums = self._objective.sums(
+                self.model, self.flat, self.executor, self.rows, self.depth_limit(number)
+            )
         gradient, stats, wishes = self._agree(sums, wishes)
         if not isfinite(stats["loss"] + stats["gradient_norm"]):
             raise NotFinite(

@@ -8,16 +8,17 @@ from fixtures import keys_of, puzzles_of, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eqr.cpu.rows import RowExecutor, least_rows, one_thread, rows_per_cut, shared_executor
 from eqr.errors import UserError
 from eqr.model.config import ReasonerConfig
-from eqr.model.cut import RowPool, default_pool, least_rows, one_thread, rows_per_cut, segment_and_read
 from eqr.model.reasoner import Reasoner
+from eqr.solve.rollout import segment_and_read
 
 
 @given(rows=st.integers(0, 200), workers=st.integers(1, 5), most=st.none() | st.integers(1, 50))
 @settings(max_examples=60, deadline=None)
 def test_pieces_cover_every_row_once_in_order(rows, workers, most):
-    cuts = RowPool(workers, most).cuts(rows)
+    cuts = RowExecutor(workers, most).cuts(rows)
     assert [row for cut in cuts for row in range(rows)[cut]] == list(range(rows))
     sizes = [cut.stop - cut.start for cut in cuts]
     assert all(1 <= size <= (most or rows) for size in sizes)
@@ -26,27 +27,27 @@ def test_pieces_cover_every_row_once_in_order(rows, workers, most):
 
 
 def test_results_keep_the_order_of_rows():
-    pool = RowPool(3, 2)
-    assert [value for piece in pool.map(lambda rows: list(range(11))[rows], 11) for value in piece] == list(
-        range(11)
-    )
-    assert pool.map(lambda rows: rows, 0) == []
+    executor = RowExecutor(3, 2)
+    assert [
+        value for piece in executor.map(lambda rows: list(range(11))[rows], 11) for value in piece
+    ] == list(range(11))
+    assert executor.map(lambda rows: rows, 0) == []
 
 
 def test_workers_compute_single_threaded_and_the_caller_is_left_alone():
     before = torch.get_num_threads()
-    seen = RowPool(2, 1).map(lambda rows: (torch.get_num_threads(), threading.get_ident()), 4)
+    seen = RowExecutor(2, 1).map(lambda rows: (torch.get_num_threads(), threading.get_ident()), 4)
     assert {count for count, _ in seen} == {1}
     assert threading.get_ident() not in {thread for _, thread in seen}
     assert torch.get_num_threads() == before
 
 
 def test_few_rows_of_a_small_model_stay_on_the_calling_thread():
-    pool = RowPool(2, 8, least_rows=3)
-    assert [cut.stop - cut.start for cut in pool.cuts(5)] == [5]
-    assert [cut.stop - cut.start for cut in pool.cuts(6)] == [3, 3]
-    assert len(pool.cuts(17)) == 4
-    (seen,) = pool.map(lambda rows: (torch.get_num_threads(), threading.get_ident()), 5)
+    executor = RowExecutor(2, 8, least_rows=3)
+    assert [cut.stop - cut.start for cut in executor.cuts(5)] == [5]
+    assert [cut.stop - cut.start for cut in executor.cuts(6)] == [3, 3]
+    assert len(executor.cuts(17)) == 4
+    (seen,) = executor.map(lambda rows: (torch.get_num_threads(), threading.get_ident()), 5)
     assert seen == (1, threading.get_ident())
 
 
@@ -56,7 +57,7 @@ def test_a_small_model_needs_more_rows_for_a_thread_than_a_large_one():
 
 
 def test_one_worker_runs_in_the_caller():
-    assert RowPool(1, 2).map(lambda rows: threading.get_ident(), 4) == [threading.get_ident()] * 2
+    assert RowExecutor(1, 2).map(lambda rows: threading.get_ident(), 4) == [threading.get_ident()] * 2
 
 
 def modes(rows: slice) -> tuple[object, ...]:
@@ -79,11 +80,11 @@ def modes(rows: slice) -> tuple[object, ...]:
 )
 def test_the_callers_modes_hold_in_the_workers(context):
     with context():
-        assert set(RowPool(2, 1).map(modes, 4)) == {modes(slice(0))}
+        assert set(RowExecutor(2, 1).map(modes, 4)) == {modes(slice(0))}
 
 
-def test_exceptions_reach_the_caller_and_the_pool_survives():
-    pool = RowPool(2, 1)
+def test_exceptions_reach_the_caller_and_the_executor_survives():
+    executor = RowExecutor(2, 1)
 
     def fail(rows: slice) -> int:
         if rows.start == 1:
@@ -91,14 +92,14 @@ def test_exceptions_reach_the_caller_and_the_pool_survives():
         return rows.start
 
     with pytest.raises(ValueError, match="row 1"):
-        pool.map(fail, 3)
-    assert pool.map(lambda rows: rows.start, 3) == [0, 1, 2]
+        executor.map(fail, 3)
+    assert executor.map(lambda rows: rows.start, 3) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("wrong", [{"workers": 0}, {"rows_per_cut": 0}])
 def test_sizes_below_one_are_refused(wrong):
     with pytest.raises(UserError, match="at least 1"):
-        RowPool(**wrong)
+        RowExecutor(**wrong)
 
 
 @pytest.mark.parametrize("system", ["eqr", "urm"])
@@ -110,12 +111,12 @@ def test_a_cut_segment_equals_the_whole(system):
     with torch.no_grad():
         whole = model.segment(state, x, keys, depths)
         reading = model.read(whole, state)
-    cut, cut_reading = segment_and_read(model, RowPool(2, 2), state, x, keys, depths)
+    cut, cut_reading = segment_and_read(model, RowExecutor(2, 2), state, x, keys, depths)
     for one, other in zip(whole.tensors(), cut.tensors(), strict=True):
         assert torch.allclose(one, other, atol=1e-4)
     assert torch.allclose(reading.logits, cut_reading.logits, atol=1e-4)
     assert torch.allclose(reading.residual, cut_reading.residual, atol=1e-4)
-    again, _ = segment_and_read(model, RowPool(2, 2), state, x, keys, depths, into=state)
+    again, _ = segment_and_read(model, RowExecutor(2, 2), state, x, keys, depths, into=state)
     assert again is state
     assert torch.equal(again.answer, cut.answer)
 
@@ -131,10 +132,10 @@ def test_gradients_by_piece_sum_to_the_whole_and_do_not_vary():
         after = model.segment(state.chunk(rows), x[:, rows], keys[rows], depths[rows], tracked=7)
         return torch.autograd.grad(after.answer[0].sum(), weights)
 
-    def total(pool: RowPool) -> list[torch.Tensor]:
-        return [torch.stack(parts).sum(0) for parts in zip(*pool.map(gradients, 6), strict=True)]
+    def total(executor: RowExecutor) -> list[torch.Tensor]:
+        return [torch.stack(parts).sum(0) for parts in zip(*executor.map(gradients, 6), strict=True)]
 
-    whole, cut, again = total(RowPool(1)), total(RowPool(2, 2)), total(RowPool(2, 2))
+    whole, cut, again = total(RowExecutor(1)), total(RowExecutor(2, 2)), total(RowExecutor(2, 2))
     for one, other, repeated in zip(whole, cut, again, strict=True):
         assert torch.allclose(one, other, atol=1e-3)
         assert torch.equal(other, repeated)
@@ -144,8 +145,8 @@ def test_pieces_shrink_as_models_grow_and_accelerators_are_not_cut():
     sizes = [rows_per_cut(ReasonerConfig(rows=9, columns=9, vocabulary=11, width=w)) for w in (64, 128, 512)]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] >= 1
-    assert default_pool(small("eqr"), torch.device("cuda")).cuts(1000) == [slice(0, 1000)]
-    assert default_pool(small("eqr"), torch.device("cpu")).workers == torch.get_num_threads()
+    assert shared_executor(small("eqr"), torch.device("cuda")).cuts(1000) == [slice(0, 1000)]
+    assert shared_executor(small("eqr"), torch.device("cpu")).workers == torch.get_num_threads()
 
 
 def threads_of_a_new_thread():
@@ -170,10 +171,10 @@ def test_one_thread_holds_here_and_not_for_threads_that_begin_meanwhile():
             assert threads_of_a_new_thread() == 3
             with one_thread():
                 assert torch.get_num_threads() == 1
-            RowPool(2, 1).map(lambda rows: None, 4)
+            RowExecutor(2, 1).map(lambda rows: None, 4)
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 3
-        assert RowPool(2, 1).map(lambda rows: torch.get_num_threads(), 4) == [1] * 4
-        assert threads_of_a_new_thread() == 3, "the pool's threads keep to themselves too"
+        assert RowExecutor(2, 1).map(lambda rows: torch.get_num_threads(), 4) == [1] * 4
+        assert threads_of_a_new_thread() == 3, "the executor's threads keep to themselves too"
     finally:
         torch.set_num_threads(before)

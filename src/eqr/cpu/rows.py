@@ -1,4 +1,4 @@
-"""Cutting a batch into runs of rows, a core each, so that a core's working set stays in its cache.
+"""Work on the rows of a batch: how many threads share it, in which pieces, with which weights packed.
 
 Rows never look at one another, so a batch can be cut anywhere. Handing every core a few rows and letting it
 run a whole segment on them, products and element-wise work alike, keeps the intermediates of a block in the
@@ -20,16 +20,13 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import TypeVar
+from typing import Protocol, Self, TypeVar
 
 import torch
 
 from eqr.cpu.memory import keep_freed_memory
+from eqr.cpu.packing import packing
 from eqr.errors import UserError
-from eqr.model.config import Path, ReasonerConfig
-from eqr.model.packed import packed
-from eqr.model.reasoner import Reasoner
-from eqr.model.state import Reading, State
 
 T = TypeVar("T")
 
@@ -41,12 +38,28 @@ LEAST_OPERATIONS = 40e6
 """Operations of an application's larger half that a piece must have to be worth a thread."""
 
 
+class RowCosts(Protocol):
+    """What a row of a model asks of a core."""
+
+    @property
+    def widest(self) -> int:
+        """Numbers in the widest intermediate."""
+
+    @property
+    def multiply_adds(self) -> int:
+        """Multiply-adds of the larger half of an application."""
+
+    @property
+    def applications(self) -> int:
+        """Applications of a segment."""
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Do small things on this thread alone.
 
-    The pool keeps the cores busy; a second team of threads, woken for every small operation between two
-    segments, would spin on the very cores that the pool needs.
+    The executor keeps the cores busy; a second team of threads, woken for every small operation between two
+    segments, would spin on the very cores that it needs.
     """
     threads = torch.get_num_threads()
     if threads == 1:
@@ -67,15 +80,15 @@ def _stay_on_this_thread(others: int) -> None:
     """
     torch.get_num_threads()  # a new thread takes the common number now, or it would after getting its own
     torch.set_num_threads(1)
-    another_thread = _executors.setdefault(os.getpid(), ThreadPoolExecutor(1))
+    another_thread = _others.setdefault(os.getpid(), ThreadPoolExecutor(1))
     another_thread.submit(torch.set_num_threads, others).result()
 
 
-_executors: dict[int, ThreadPoolExecutor] = {}
+_others: dict[int, ThreadPoolExecutor] = {}
 """By process: threads do not survive a fork. Their thread begins when it is first used."""
 
 
-class RowPool:
+class RowExecutor:
     """Runs work on disjoint runs of rows, a thread per core, each with single-threaded products."""
 
     def __init__(
@@ -84,24 +97,38 @@ class RowPool:
         rows_per_cut: int | None = None,
         *,
         least_rows: int = 1,
+        least_packed: int = 1,
         threads: int | None = None,
     ) -> None:
         """Use `workers` threads (None: one per core) on pieces of `least_rows` to `rows_per_cut` rows.
 
         Rows too few for two pieces stay on the calling thread; None sets no upper limit, which goes first.
-        With other `threads` the pieces are still those of `workers`: products round by the rows they have.
+        Large weights are packed for batches of at least `least_packed` rows. With other `threads` the pieces
+        are still those of `workers`: products round by the rows they have.
         """
         if workers is not None and workers < 1:
-            raise UserError(f"workers = {workers}: a pool needs at least 1")
+            raise UserError(f"workers = {workers}: an executor needs at least 1")
         if rows_per_cut is not None and rows_per_cut < 1:
             raise UserError(f"rows_per_cut = {rows_per_cut}: a piece needs at least 1 row")
         keep_freed_memory()
         self.workers = workers or torch.get_num_threads()
         self.threads = threads or self.workers
-        self.rows_per_cut, self.least_rows = rows_per_cut, least_rows
+        self.rows_per_cut, self.least_rows, self.least_packed = rows_per_cut, least_rows, least_packed
         self._threads: ThreadPoolExecutor | None = None
         self._owner = 0
         self._others = torch.get_num_threads()
+
+    @classmethod
+    def for_model(
+        cls, costs: RowCosts, *, workers: int | None = None, rows_per_cut: int | None = None
+    ) -> Self:
+        """Return an executor whose threads each get enough of this model's rows to be worth it."""
+        return cls(
+            workers,
+            rows_per_cut,
+            least_rows=least_rows(costs),
+            least_packed=_least_packed(costs),
+        )
 
     def cuts(self, rows: int) -> list[slice]:
         """Return the pieces: nearly equal, in order, none empty; as many for every worker if rows suffice."""
@@ -110,23 +137,25 @@ class RowPool:
         edges = [rows * piece // pieces for piece in range(pieces + 1)] if pieces else []
         return [slice(low, high) for low, high in pairwise(edges)]
 
-    def packed(self, reasoner: Reasoner, rows: int) -> AbstractContextManager[None]:
-        """Pack the model's large weights for the pieces of `rows` rows; weights must not change inside."""
-        if rows * reasoner.config.applications < WORTH_PACKING:
-            return nullcontext()
-        return packed(reasoner, (reasoner.config.tokens * (cut.stop - cut.start) for cut in self.cuts(rows)))
+    def alone(self) -> AbstractContextManager[None]:
+        """Do the small things between two calls of `map` on the calling thread alone."""
+        return one_thread()
 
     def map(self, work: Callable[[slice], T], rows: int) -> list[T]:
-        """Run `work` on every piece and return the results in order of rows.
+        """Run `work` on every piece and return the results in order of rows; weights must not change inside.
 
         The caller's grad mode, inference mode, autocast and context hold inside `work`. The first piece that
         raises decides the exception.
         """
         cuts = self.cuts(rows)
-        if self.threads == 1 or len(cuts) < 2:
+        with packing() if rows >= self.least_packed else nullcontext():
+            if self.threads > 1 and len(cuts) > 1:
+                return self._map_on_threads(work, cuts)
             # all cores may share the products of one large row, not those of a few small ones
-            with one_thread() if self.least_rows > 1 else nullcontext():
+            with one_thread() if self.least_rows > 1 else self._together():
                 return [work(cut) for cut in cuts]
+
+    def _map_on_threads(self, work: Callable[[slice], T], cuts: list[slice]) -> list[T]:
         modes = _Modes.here()
 
         def inside(context: Context, cut: slice) -> T:
@@ -134,9 +163,21 @@ class RowPool:
                 return context.run(work, cut)
 
         # a context can only be inside one thread at a time, hence a copy for each
-        return list(self._executor().map(inside, [copy_context() for _ in cuts], cuts))
+        return list(self._pool().map(inside, [copy_context() for _ in cuts], cuts))
 
-    def _executor(self) -> ThreadPoolExecutor:
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Let all cores share each product, inside `alone` too."""
+        if self.threads == 1 or torch.get_num_threads() > 1:
+            yield
+            return
+        torch.set_num_threads(self.threads)
+        try:
+            yield
+        finally:
+            _stay_on_this_thread(self._others)
+
+    def _pool(self) -> ThreadPoolExecutor:
         # threads do not survive a fork: a child process makes its own
         if self._threads is None or self._owner != os.getpid():
             self._threads = ThreadPoolExecutor(
@@ -175,80 +216,46 @@ class _Modes:
         return stack
 
 
-def rows_per_cut(config: ReasonerConfig, *, training: bool = False) -> int:
-    """Return how many rows of this model a core can work on within its cache.
+def rows_per_cut(costs: RowCosts, *, training: bool = False) -> int:
+    """Return how many rows of a model a core can work on within its cache.
 
     Training takes twice as many: every piece also sums gradients as large as the weights.
     """
-    widest = max(config.tokens * 2 * config.hidden(config.width), config.mixer.widest(config))
-    return max((2 if training else 1) * CACHE_BYTES // (4 * widest), 1)
+    return max((2 if training else 1) * CACHE_BYTES // (4 * costs.widest), 1)
 
 
-def least_rows(config: ReasonerConfig) -> int:
-    """Return how many rows of this model are worth a thread of their own."""
-    channels = 3 * config.tokens * config.width * config.hidden(config.width)
-    by_row = 2 * config.blocks * max(channels, config.mixer.multiply_adds(config))
-    return math.ceil(LEAST_OPERATIONS / by_row)
+def least_rows(costs: RowCosts) -> int:
+    """Return how many rows of a model are worth a thread of their own."""
+    return math.ceil(LEAST_OPERATIONS / (2 * costs.multiply_adds))
+
+
+def _least_packed(costs: RowCosts) -> int:
+    return math.ceil(WORTH_PACKING / costs.applications)
 
 
 @cache
-def _pool(workers: int, rows: int | None, least: int, threads: int | None = None) -> RowPool:
-    return RowPool(workers, rows, least_rows=least, threads=threads)
+def _shared(
+    workers: int, rows: int | None, least: int, packed: int, threads: int | None = None
+) -> RowExecutor:
+    return RowExecutor(workers, rows, least_rows=least, least_packed=packed, threads=threads)
 
 
 _making = threading.Lock()
 
 
-def default_pool(config: ReasonerConfig, device: torch.device) -> RowPool:
-    """Return the shared pool for a model: cuts that fit a core's cache on cpu, one piece elsewhere."""
+def shared_executor(costs: RowCosts, device: torch.device) -> RowExecutor:
+    """Return this process's executor for a model: pieces that fit a core's cache, all in one elsewhere."""
     with _making:
         if device.type != "cpu":
-            return _pool(1, None, 1)
-        return _pool(torch.get_num_threads(), rows_per_cut(config), least_rows(config))
+            return _shared(1, None, 1, 1)
+        return _shared(torch.get_num_threads(), rows_per_cut(costs), least_rows(costs), _least_packed(costs))
 
 
-def repeatable_pool(config: ReasonerConfig, device: torch.device, workers: int) -> RowPool:
-    """Return a pool that gives the same bits as one of `workers` threads, however many this process has."""
+def repeatable_executor(costs: RowCosts, device: torch.device, workers: int) -> RowExecutor:
+    """Return one that gives the same bits as one of `workers` threads, however many this process has."""
     if device.type != "cpu":
-        return default_pool(config, device)
+        return shared_executor(costs, device)
     # a lone row stays on one thread: what several make of a product depends on how many they are
-    least = max(least_rows(config), 2)
+    least = max(least_rows(costs), 2)
     with _making:
-        return _pool(workers, rows_per_cut(config), least, torch.get_num_threads())
-
-
-def segment_and_read(
-    reasoner: Reasoner,
-    pool: RowPool,
-    state: State,
-    x: torch.Tensor,
-    keys: torch.Tensor,
-    depths: torch.Tensor,
-    *,
-    path: Path | None = None,
-    into: State | None = None,
-) -> tuple[State, Reading]:
-    """Advance every row by one segment and read it, cut by `pool`; no graph is recorded.
-
-    The new state is written to `into`, which may be `state` itself; None makes a new one.
-    """
-    into = into or State(*(torch.empty_like(latent) for latent in state.tensors()))
-
-    def work(rows: slice) -> Reading:
-        before = state.chunk(rows)
-        after = reasoner.segment(before, x[:, rows], keys[rows], depths[rows], path=path)
-        reading = reasoner.read(after, before)
-        for old, new in zip(into.chunk(rows).tensors(), after.tensors(), strict=True):
-            old.copy_(new)
-        return reading
-
-    with torch.no_grad(), pool.packed(reasoner, state.rows):
-        readings = pool.map(work, state.rows)
-    if len(readings) == 1:
-        return into, readings[0]
-    return into, Reading(
-        *(
-            torch.cat([getattr(reading, name) for reading in readings])
-            for name in ("logits", "halt", "go_on", "residual")
-        )
-    )
+        return _shared(workers, rows_per_cut(costs), least, _least_packed(costs), torch.get_num_threads())

@@ -1,15 +1,16 @@
 """Tensors handed to the tiled MLP of `eqr.cpu.mlp`: which may be, and how.
 
 Small weights stay in a core's cache, and then nothing beats working through the rows a tile at a time, from
-the input to the normalised result. Only plain float32 tensors on cpu come here (`passes.swept`).
+the input to the normalised result. Only plain float32 tensors on cpu come here (`swept`).
 """
 
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from eqr.model.passes import EPSILON, is_plain, swept
+from eqr.cpu.sweeps import EPSILON, is_float32, small_enough
 
 LARGEST_WEIGHTS = 1 << 18
 """Numbers in the weights of an MLP that a core's cache holds beside a tile."""
@@ -17,10 +18,24 @@ LARGEST_WEIGHTS = 1 << 18
 
 def fits(h: Tensor, weights: Iterable[Tensor]) -> bool:
     """Whether an MLP of these weights on h runs tile by tile."""
+    return swept(h, *weights) and not torch.is_autocast_enabled("cpu")
+
+
+def swept(h: Tensor, *others: Tensor) -> bool:
+    """Whether the calling thread should sweep h by a compiled kernel, by the addresses of all."""
+    tensors = (h, *others)
+    plain = h.is_cpu and is_float32(*tensors) and not any(map(_transformed, tensors))
+    return plain and small_enough(h)
+
+
+def _transformed(tensor: Tensor) -> bool:
+    """Whether a tensor stands for more than its numbers: to a compiler, a tracer or a function transform."""
     return (
-        swept(h, graph=True)
-        and not torch.is_autocast_enabled("cpu")
-        and all(is_plain(weight, torch.float32, graph=True) for weight in weights)
+        torch.compiler.is_compiling()
+        or type(tensor) not in (Tensor, torch.nn.Parameter)
+        or forward_ad._current_level >= 0
+        or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        or torch._C._get_tracing_state() is not None
     )
 
 
