@@ -2,8 +2,10 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -151,19 +153,34 @@ def test_another_code_on_a_node_is_told(cluster, tmp_path, monkeypatch):
         list(RayExecutor(ray).run(TWELVE.plan().jobs[:1], Store(tmp_path), Kept(), until=float("inf")))
 
 
-def test_an_address_without_a_cluster_is_told(monkeypatch):
+@pytest.mark.parametrize(("on", "named"), [("ray://127.0.0.1:9", None), ("ray", "127.0.0.1:9")])
+def test_an_address_without_a_cluster_is_told_at_once(on, named, monkeypatch):
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    if named is not None:
+        monkeypatch.setenv("RAY_ADDRESS", named)
+    with pytest.raises(UserError, match=r"no Ray cluster answers at (ray://)?127\.0\.0\.1:9: .*ray status"):
+        connected(on).__enter__()
+
+
+def test_what_ray_says_of_an_address_is_told(monkeypatch):
     import ray
 
     def refused(**_):
-        raise ConnectionError("Failed to connect")
+        raise ConnectionError("ray client connection timeout")
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", refused)
-    with (
-        pytest.raises(UserError, match="no Ray cluster answers at ray://nowhere:10001"),
-        connected("ray://nowhere:10001"),
-    ):
-        pass
+    with somebody() as there, pytest.raises(UserError, match=f"answers at {there}: ray client connection"):
+        connected(there).__enter__()
+
+
+@contextmanager
+def somebody():
+    """The address of somebody who listens, and is no cluster."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        yield f"ray://127.0.0.1:{found.getsockname()[1]}"
 
 
 def test_another_version_of_ray_is_told(monkeypatch):
@@ -176,5 +193,16 @@ def test_another_version_of_ray_is_told(monkeypatch):
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", refused)
-    with pytest.raises(UserError, match=r"another version.*Ray 2\.9\.0"), connected("ray://there:10001"):
-        pass
+    with somebody() as there, pytest.raises(UserError, match=r"another version.*Ray 2\.9\.0"):
+        connected(there).__enter__()
+
+
+def test_a_signal_is_ours_while_connected(cluster):
+    """Ray takes SIGTERM to itself; a command that is asked to stop must still tell its tasks."""
+    asked = "import os, signal; from eqr.cluster.connect import connected\nwith connected('ray'):"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{asked} os.kill(os.getpid(), signal.SIGTERM)"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.strip().splitlines()[-1].startswith("eqr.signals.Stopped")

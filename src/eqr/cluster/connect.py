@@ -3,13 +3,17 @@
 import os
 import platform
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from eqr.errors import UserError
+from eqr.signals import stoppable
 
 INSTALL = "pip install 'eqr[cluster]'"
+PATIENCE = 10.0
+"""Seconds in which somebody must answer at an address."""
 _ADDRESS = re.compile(r"ray(://[^\s/]+:\d+)?")
 
 
@@ -44,13 +48,15 @@ def connected(on: str) -> Iterator[Any]:
         return
     _connect(ray, address)
     try:
-        yield ray
+        with stoppable():  # Ray takes SIGTERM to itself, and ends without a word to what runs
+            yield ray
     finally:
         ray.shutdown()
 
 
 def _connect(ray: Any, address: str | None) -> None:
     named = address or os.environ.get("RAY_ADDRESS")
+    _require_somebody(named)
     try:
         ray.init(address=address, logging_level="ERROR", log_to_driver=False)
     except (OSError, RuntimeError, ValueError) as error:
@@ -59,6 +65,17 @@ def _connect(ray: Any, address: str | None) -> None:
         if mismatch:
             raise UserError(_other_version(ray, named, str(mismatch[0]))) from None
         raise UserError(_unreachable(named, error)) from None
+
+
+def _require_somebody(address: str | None) -> None:
+    """Say so if nobody listens at an address, which Ray would try again for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():  # a word of Ray's own, such as auto
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
+    except OSError as error:
+        raise UserError(_unreachable(address, error)) from None
 
 
 def _unreachable(address: str | None, error: BaseException) -> str:

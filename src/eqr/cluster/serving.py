@@ -4,6 +4,7 @@ Each replica opens the models itself and answers whole requests, with a desk of 
 adds replicas when requests queue up and takes them away when they do not.
 """
 
+import logging
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -62,6 +63,7 @@ def deploy(
         },
         graceful_shutdown_timeout_s=limits.seconds,
     )
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # the command says itself what it does
     serve.start(http_options={"host": host, "port": port})
     try:
         serve.run(deployment.bind(), name=NAME, route_prefix="/")
