@@ -1,10 +1,11 @@
-"""How the rate of work grows with workers: the same runs by one Ray worker, then by two.
+"""How the rate of work grows with workers: the same runs by one Ray worker and by two, in turns.
 
-    python benchmarks/cluster.py [--runs 8] [--steps 200]
+    python benchmarks/cluster.py [--runs 4] [--steps 400] [--rounds 3]
 
-Both go through the executor of `eqr sweep --on ray`. Each is timed once its workers have had a run to
-warm up, so that starting processes and importing torch hardly counts. Only an idle machine with two free
-cores tells anything; the load is printed beside the numbers.
+All go through the executor of `eqr sweep --on ray`, on one cluster of two cores whose second core is taken
+away for every other turn, so that a machine that is busy with other things is so for both. Workers have had a
+run each before the first turn: starting processes and importing torch does not count. Two cores that others
+use give less than two cores' work; the load is printed beside the numbers.
 """
 
 import argparse
@@ -13,9 +14,12 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 from eqr.cluster.connect import imported_ray
 from eqr.cluster.executor import RayExecutor
+from eqr.experiments.jobs import Job
 from eqr.experiments.store import Store
 from eqr.experiments.sweep import make_sweep
 from eqr.recipes import recipe_named
@@ -28,38 +32,67 @@ class Silent:
         """Take it and say nothing."""
 
 
-def rate(workers: int, runs: int, steps: int, folder: Path) -> float:
-    """Return runs a second of so many workers, each warmed up by a run of its own."""
-    ray = imported_ray()
-    ray.init(address="local", num_cpus=workers, include_dashboard=False, log_to_driver=False)
-    try:
-        recipe = recipe_named("sudoku-4x4").with_settings([f"steps={steps}", "data.test=64"])
-        executor, store = RayExecutor(ray), Store(folder)
-        warm = make_sweep(recipe, [f"seed=1000..{999 + workers}"]).plan().jobs
-        jobs = make_sweep(recipe, [f"seed=0..{runs - 1}"]).plan().jobs
-        for some in (warm, jobs):
-            began = time.perf_counter()
-            failed = [
-                one.failed for one in executor.run(some, store, Silent(), until=float("inf")) if one.failed
-            ]
-            if failed:
-                raise SystemExit(failed[0])
-        return len(jobs) / (time.perf_counter() - began)
-    finally:
-        ray.shutdown()
+class Idle:
+    """Holds a core and does nothing with it."""
+
+    def here(self) -> None:
+        """Return once the core is held."""
+
+
+class Bench:
+    """Runs that differ in their seeds, on a cluster of two cores."""
+
+    def __init__(self, ray: Any, steps: int, folder: Path) -> None:
+        self._ray, self._executor, self._store = ray, RayExecutor(ray), Store(folder)
+        self._recipe = recipe_named("sudoku-4x4").with_settings([f"steps={steps}", "data.test=64"])
+        self._seed = 0
+
+    def rate(self, workers: int, runs: int) -> float:
+        """Return runs a second of one worker or of two."""
+        idle = self._ray.remote(Idle).options(num_cpus=1).remote() if workers == 1 else None
+        if idle is not None:
+            self._ray.get(idle.here.remote())
+        jobs = self._jobs(runs)
+        began = time.perf_counter()
+        outcomes = list(self._executor.run(jobs, self._store, Silent(), until=float("inf")))
+        seconds = time.perf_counter() - began
+        failed = [outcome.failed for outcome in outcomes if outcome.failed]
+        if failed:
+            raise SystemExit(failed[0])
+        if idle is not None:
+            self._ray.kill(idle)
+        return runs / seconds
+
+    def _jobs(self, runs: int) -> list[Job]:
+        first, self._seed = self._seed, self._seed + runs
+        return make_sweep(self._recipe, [f"seed={first}..{self._seed - 1}"]).plan().jobs
 
 
 def main() -> None:
-    """Measure one worker and two, and print both with their ratio."""
+    """Measure one worker and two in turns, and print the rates with their ratio."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--runs", type=int, default=8)
-    options.add_argument("--steps", type=int, default=200)
+    options.add_argument("--runs", type=int, default=4, help="of each turn; an even number")
+    options.add_argument("--steps", type=int, default=400)
+    options.add_argument("--rounds", type=int, default=3)
     asked = options.parse_args()
     load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as folder:
-        one, two = (rate(count, asked.runs, asked.steps, Path(folder, str(count))) for count in (1, 2))
-    found = {"runs_per_second": {"1": one, "2": two}, "ratio": two / one, "load_before": load}
-    print(json.dumps({**found, "cores": os.cpu_count()}, indent=2))
+    ray = imported_ray()
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            bench = Bench(ray, asked.steps, Path(folder))
+            bench.rate(2, 2)
+            rates = [(bench.rate(1, asked.runs), bench.rate(2, asked.runs)) for _ in range(asked.rounds)]
+    finally:
+        ray.shutdown()
+    found = {
+        "runs_per_second": {"1": [one for one, _ in rates], "2": [two for _, two in rates]},
+        "ratio": median(two / one for one, two in rates),
+        "load_before": load,
+        "load_after": os.getloadavg()[0],
+        "cores": os.cpu_count(),
+    }
+    print(json.dumps(found, indent=2))
 
 
 if __name__ == "__main__":
