@@ -17,7 +17,7 @@ from eqr.serve.limits import Limits
 from eqr.tasks import task_named
 
 
-def small_reasoner(task_name: str = "sudoku-4x4", *, seed: int = 3) -> Reasoner:
+def small_reasoner(task_name: str = "sudoku-4x4", *, seed: int = 3, **fields: Any) -> Reasoner:
     """An untrained model: what it answers is wrong, but always the same."""
     task = task_named(task_name)
     config = ReasonerConfig(
@@ -30,6 +30,7 @@ def small_reasoner(task_name: str = "sudoku-4x4", *, seed: int = 3) -> Reasoner:
         round_hidden_to=8,
         recurrence=TwoLevel(cycles=1, scratch=1),
         path=Dynamics(damping=0.1, noise=0.02),
+        **fields,
     )
     return Reasoner(config, seed=seed).requires_grad_(False)
 
@@ -61,6 +62,11 @@ def running(*models: Served, limits: Limits | None = None, **options: Any) -> It
         assert not thread.is_alive()
 
 
-def served(task_name: str = "sudoku-4x4") -> Served:
+def served(task_name: str = "sudoku-4x4", **fields: Any) -> Served:
     """The small model under its task's name."""
-    return Served(task_name, small_reasoner(task_name), task_named(task_name))
+    return Served(task_name, small_reasoner(task_name, **fields), task_named(task_name))
+
+
+def of_families() -> Served:
+    """A small model that knows three families of puzzles."""
+    return served("mini-arc", identities=3, identity_tokens=1)

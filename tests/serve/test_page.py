@@ -10,8 +10,9 @@ pytest.importorskip("playwright", reason="pip install -e '.[dev]'")
 
 from browsing import PHONE, chromium, npm_file, page_at
 from eqr.serve.run import load
-from eqr.solve import Solver
-from serve_running import running
+from eqr.solve import Budget, Solver
+from eqr.solve.plain import text_of
+from serve_running import of_families, running
 
 EASY = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
 ENDED = "#verdict[data-state=solved], #verdict[data-state=failed]"
@@ -25,7 +26,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def url():
-    with running(*load(["sudoku-4x4", "sudoku-9x9", "maze"])) as (address, _):
+    with running(*load(["sudoku-4x4", "sudoku-9x9", "maze"]), of_families()) as (address, _):
         yield address
 
 
@@ -153,6 +154,24 @@ def test_a_maze_is_drawn_by_finger_on_a_phone(browser, url):
         puzzle, answer = before, shown(page)
         assert "o" in answer
         assert answer.count("S") == puzzle.count("S") == 1
+
+
+def test_a_puzzle_of_a_family_is_solved_as_one_of_it(browser, url):
+    with page_at(browser, f"{url}/#task=sudoku-4x4") as page:
+        assert not page.get_by_label("Family").is_visible()
+    answers = set()
+    for identity in (0, 2):
+        solver = Solver(of_families().reasoner, budget=Budget(depth=2), identity=identity)
+        with page_at(browser, f"{url}/#task=mini-arc&depth=2&halt=never") as page:
+            page.get_by_label("Family").fill(str(identity))
+            page.keyboard.press("Tab")
+            assert ("identity=2" in page.url) == (identity == 2)
+            quick(page)
+            puzzle = shown(page)
+            solve(page)
+            answers.add(shown(page))
+            assert shown(page) == text_of(solver.task, solver.solve(puzzle).grid)
+    assert len(answers) == 2
 
 
 def test_a_link_shows_the_same_and_pictures_can_be_saved(browser, url):

@@ -81,17 +81,17 @@ def test_the_static_page_gives_pythons_answers(site):
 
 def test_keys_in_the_browser_are_pythons(site):
     with chromium() as browser, page_at(browser, site) as page:
-        for seed, length, restart in ((0, 16, 0), (12345, 900, 7), (999_999_999, 81, 63)):
+        for seed, length, *others in ((0, 16, 0, 0), (12345, 900, 7, 0), (999_999_999, 81, 63, 41)):
             found = page.evaluate(
-                """async ([seed, length, restart]) => {
+                """async ([seed, length, ...others]) => {
                     const { rowKey } = await import("./js/keys.js");
                     const tokens = Uint8Array.from({ length }, (_, place) => place % 11);
-                    return rowKey(seed, tokens, restart).toString();
+                    return rowKey(seed, tokens, ...others).toString();
                 }""",
-                [seed, length, restart],
+                [seed, length, *others],
             )
             tokens = (np.arange(length) % 11).astype(np.uint8)
-            assert int(found) == row_key(seed, tokens, restart)
+            assert int(found) == row_key(seed, tokens, *others)
 
 
 def test_a_runtime_that_is_not_there_is_said(tmp_path):

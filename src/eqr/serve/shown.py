@@ -11,7 +11,7 @@ from eqr.solve.asked import USUAL_DEPTH, Asked
 from eqr.tasks.base import Task
 
 STATIC = Path(__file__).parent / "static"
-SHOWN_SETTINGS = ("depth", "breadth", "halt", "select", "race", "noise", "seed")
+SHOWN_SETTINGS = ("depth", "breadth", "halt", "select", "race", "noise", "seed", "identity")
 
 
 def card(name: str, reasoner: Reasoner, task: Task, limits: Limits) -> dict[str, Any]:
@@ -25,6 +25,7 @@ def card(name: str, reasoner: Reasoner, task: Task, limits: Limits) -> dict[str,
         "said": _said(reasoner),
         "task": look(task),
         "parameters": reasoner.parameter_count(),
+        "identities": reasoner.config.identities,
         "config": reasoner.config.to_json(),
         "measured": [number.to_json() for number in reasoner.measured],
         "noise": noise,

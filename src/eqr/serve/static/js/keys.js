@@ -1,5 +1,6 @@
-// The key of a trajectory, as eqr.model.counters.row_key makes it: BLAKE2b of "seed/restart/" and the tokens,
-// eight bytes, read as a little-endian number without its top bit. Same key, same start, same noise.
+// The key of a trajectory, as eqr.model.counters.row_key makes it: BLAKE2b of "seed/restart/", "identity/"
+// where there is one, and the tokens: eight bytes, read as a little-endian number without its top bit. Same key,
+// same start, same noise.
 
 const START = [
   0x6a09e667f3bcc908n, 0xbb67ae8584caa73bn, 0x3c6ef372fe94f82bn, 0xa54ff53a5f1d36f1n,
@@ -21,8 +22,8 @@ const BLOCK = 128;
 const ROUNDS = 12;
 const BYTES = 8;
 
-export function rowKey(seed, tokens, restart) {
-  const head = new TextEncoder().encode(`${seed}/${restart}/`);
+export function rowKey(seed, tokens, restart, identity = 0) {
+  const head = new TextEncoder().encode(`${seed}/${restart}/${identity ? `${identity}/` : ""}`);
   const message = new Uint8Array(head.length + tokens.length);
   message.set(head);
   message.set(tokens, head.length);

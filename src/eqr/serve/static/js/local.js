@@ -95,8 +95,12 @@ async function* advance({ runtime, manifest, sessions }, puzzle, settings, start
 
   let rows = starts.map((start) => ({ start, residuals: [], rule: halting(settings.halt)() }));
   const repeated = BigInt64Array.from(rows.flatMap(() => Array.from(puzzle, BigInt)));
-  let keys = new Tensor("int64", BigInt64Array.from(starts, (start) => rowKey(settings.seed, puzzle, start)), [rows.length]);
-  let { x } = await run("embed", { puzzles: new Tensor("int64", repeated, [rows.length, puzzle.length]) });
+  const { seed, identity } = settings;
+  let keys = new Tensor("int64", BigInt64Array.from(starts, (start) => rowKey(seed, puzzle, start, identity)), [rows.length]);
+  let { x } = await run("embed", {
+    puzzles: new Tensor("int64", repeated, [rows.length, puzzle.length]),
+    identities: new Tensor("int64", new BigInt64Array(rows.length).fill(BigInt(identity)), [rows.length]),
+  });
   let state = await run("start", { x, keys });
   for (let segment = 1; rows.length; segment += 1) {
     await new Promise((resolve) => setTimeout(resolve)); // let the page breathe

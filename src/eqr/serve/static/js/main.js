@@ -301,7 +301,7 @@ function recall() {
   const words = new URLSearchParams(location.hash.slice(1));
   choose(words.get("task"), words.get("puzzle"));
   const said = { ...state.model.defaults };
-  for (const name of ["depth", "breadth", "noise", "seed"]) if (words.has(name)) said[name] = Number(words.get(name));
+  for (const name of ["depth", "breadth", "noise", "seed", "identity"]) if (words.has(name)) said[name] = Number(words.get(name));
   for (const name of ["halt", "select"]) if (words.has(name)) said[name] = words.get(name);
   if (words.has("race")) said.race = words.get("race") === "true";
   settings.set(said);

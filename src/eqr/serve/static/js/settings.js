@@ -20,7 +20,7 @@ export class Settings {
   constructor(changed) {
     this.changed = changed;
     this.inputs = {};
-    for (const name of ["depth", "breadth", "noise", "halt", "pace", "select", "race", "seed"]) {
+    for (const name of ["depth", "breadth", "noise", "halt", "pace", "select", "race", "seed", "identity"]) {
       this.inputs[name] = document.getElementById(name);
       this.inputs[name].addEventListener("input", () => this.say());
       this.inputs[name].addEventListener("change", () => this.changed());
@@ -43,6 +43,9 @@ export class Settings {
       this.inputs[name].max = stops.length - 1;
       this.inputs[name].disabled = stops.length < 2;
     }
+    // a model that knows families is told which of them a puzzle is of
+    document.getElementById("family").hidden = !model.identities;
+    this.inputs.identity.max = Math.max(model.identities - 1, 0);
     this.set({ pace: 160, ...before });
   }
 
@@ -57,6 +60,7 @@ export class Settings {
     if ("select" in values) this.inputs.select.value = values.select;
     if ("race" in values) this.inputs.race.checked = Boolean(values.race);
     if ("seed" in values) this.inputs.seed.value = values.seed;
+    if ("identity" in values) this.inputs.identity.value = Math.min(values.identity, this.inputs.identity.max);
     this.say();
   }
 
@@ -83,7 +87,8 @@ export class Settings {
       pace: this.stop("pace"),
       select: this.inputs.select.value,
       race: this.inputs.race.checked && halt !== "never", // a race is won by halting
-      seed: Math.max(0, Math.trunc(Number(this.inputs.seed.value)) || 0),
+      seed: whole(this.inputs.seed),
+      identity: whole(this.inputs.identity),
     };
   }
 
@@ -98,6 +103,11 @@ export class Settings {
     const found = /residual:([\d.]+)/.exec(this.stop("halt"));
     return found ? Number(found[1]) : null;
   }
+}
+
+/** A field's number, within what it allows. */
+function whole({ value, max }) {
+  return Math.min(Math.max(0, Math.trunc(Number(value)) || 0), Number(max));
 }
 
 function powers(most) {
