@@ -27,6 +27,8 @@ FAMOUS = {
     )
 }
 """Puzzles that people know, from hard to among the hardest known."""
+TITLES = {"mini-arc": "Mini-ARC"}
+"""Names that are written in a way of their own."""
 HINTS = {
     "sudoku": "Digits, with . or 0 for blanks; lines and separators do not matter.",
     "maze": "# is a wall, . or a space is open, S the start, G the goal.",
@@ -60,6 +62,8 @@ def look(task: Task) -> dict[str, Any]:
 
 def title(task: Task) -> str:
     """Return a task's name as one says it."""
+    if task.name in TITLES:
+        return TITLES[task.name]
     word, _, rest = task.name.partition("-")
     return f"{word.capitalize()} {rest.replace('x', ' × ') if rest[:1].isdigit() else rest}".strip()
 
