@@ -357,6 +357,7 @@ def test_solve_shows_each_segment(settling):
         (("--depth", 0, TEXTS[0]), "depth = 0"),
         (("--breadth", 0, TEXTS[0]), "breadth = 0"),
         (("--file", "nowhere.txt"), "cannot read nowhere.txt"),
+        (("--file", "/dev/zero"), "cannot read /dev/zero: it is a pipe or device"),
         (("--race", "--halt", "never", TEXTS[0]), "halting rule"),
     ],
 )

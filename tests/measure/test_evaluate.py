@@ -169,6 +169,14 @@ def test_the_code_is_that_which_runs_and_not_what_is_said_about_it():
     )
 
 
+@pytest.mark.parametrize("text", ["null", "3", "[]", "{}", "[" * 9999])
+def test_a_manifest_that_is_none_is_named(tmp_path, text):
+    run(tmp_path)
+    next(tmp_path.rglob("manifest.json")).write_text(text)
+    with pytest.raises(UserError, match=r"manifest\.json"):
+        run(tmp_path)
+
+
 def test_a_damaged_part_is_named(tmp_path):
     run(tmp_path)
     part = next(tmp_path.rglob("part-000001.npz"))

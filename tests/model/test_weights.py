@@ -45,6 +45,8 @@ def spoiled(value: float):
     [
         (spoiled(torch.nan), "embedding holds NaN or infinity"),
         (spoiled(-torch.inf), "embedding holds NaN or infinity"),
+        (lambda tensor: spoiled(1e300)(tensor.double()), "embedding holds NaN or infinity"),
+        (lambda tensor: tensor.to(torch.float8_e4m3fn), r"embedding is torch\.float8_e4m3fn"),
         (lambda tensor: tensor.to(torch.int8), r"embedding is torch\.int8"),
         (lambda tensor: tensor > 0, r"embedding is torch\.bool"),
         (lambda tensor: tensor.to(torch.complex64), r"embedding is torch\.complex64"),

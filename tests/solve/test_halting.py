@@ -192,6 +192,9 @@ def test_rules_as_typed_and_as_saved(text, rule):
         ("head:1:2:3", "3 numbers"),
         ("head+never", "stands alone"),
         ("depth:0", "greater than 0"),
+        ("stable:99999999999999999999", "patience.*less than or equal to 1048576"),
+        ("residual:0.1:99999999999999999999", "patience.*less than or equal to 1048576"),
+        ("depth:99999999999999999999", "depth.*less than or equal to 1048576"),
     ],
 )
 def test_mistyped_rules_say_what_to_mend(text, words):

@@ -143,6 +143,8 @@ def test_an_endless_breadth_takes_the_room_of_what_runs():
         ({"abreast": 10**6}, "abreast"),
         ({"start": "randon"}, "--start randon: give model, random"),
         ({"start": "random:-1"}, "answer"),
+        ({"start": "random:1e308"}, "answer"),
+        ({"noise": 1e308}, "noise"),
     ],
 )
 def test_budgets_beyond_reason_are_refused(given, complaint):

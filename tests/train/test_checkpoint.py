@@ -1,6 +1,7 @@
 """Checkpoints: whole or absent, the last few kept, damage noticed and passed over."""
 
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -25,7 +26,8 @@ def make(step):
         "halted": torch.tensor([True, False]),
         "none": torch.zeros(0),
     }
-    return Checkpoint(step, tensors, {"seconds": step / 7, "best": {"exact": 0.5}})
+    record = {"seconds": step / 7, "best": {"exact": 0.5}, "meter": {}, "stream": {"taken": step}}
+    return Checkpoint(step, tensors, record)
 
 
 def test_what_is_saved_comes_back(tmp_path):
@@ -111,7 +113,14 @@ def test_a_foreign_file_is_named(tmp_path):
 
 @pytest.mark.parametrize(
     "record",
-    ["null", "[]", "{}", '{"step": -1}', '{"step": "x"}', '{"step": 1, "best": 3}', "[" * 9999, "9" * 5000],
+    [
+        *("null", "[]", "{}", "[" * 9999, "9" * 5000),
+        *(
+            json.dumps({"step": 1, "seconds": 0.0, "best": {}, "meter": {}, "stream": {}} | {name: value})
+            for name, value in (("step", -1), ("step", "x"), ("best", 3), ("meter", None), ("stream", []))
+        ),
+        *('{"step": 1, "best": {}, "meter": {}, "stream": {}}', '{"step": 1, "seconds": 0, "stream": {}}'),
+    ],
 )
 def test_a_forged_record_is_a_plain_error(tmp_path, record):
     tensors = {"a": torch.ones(3)}
@@ -121,7 +130,13 @@ def test_a_forged_record_is_a_plain_error(tmp_path, record):
         read(tmp_path / "c.safetensors")
 
 
-def test_a_checkpoint_of_other_shapes_does_not_stretch():
+def test_a_pipe_is_no_checkpoint(tmp_path):
+    os.mkfifo(tmp_path / "step-000000001.safetensors")
+    with pytest.raises(UserError, match="pipe or device"):
+        Checkpoints(tmp_path, keep=1).latest()
+
+
+def test_a_checkpoint_of_other_shapes_or_tokens_is_not_taken():
     recipe = small_recipe()
     trainer = Trainer(recipe, Batches(PUZZLES, task_named(recipe.data.task), seed=0, augment=False))
     good, record = trainer.tensors(), trainer.record()
@@ -130,6 +145,8 @@ def test_a_checkpoint_of_other_shapes_does_not_stretch():
         ("average", lambda tensor: tensor.double()),
         ("rows.halted", lambda tensor: tensor[:1]),
         ("rows.inputs", lambda tensor: tensor[:, :1]),
+        ("rows.inputs", lambda tensor: tensor + 6),
+        ("rows.labels", lambda tensor: tensor - 1),
     ):
         with pytest.raises(UserError, match=f"the checkpoint.*{name}"):
             trainer.restore(1, {**good, name: change(good[name])}, record)

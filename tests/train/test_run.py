@@ -15,7 +15,7 @@ from small_runs import small_recipe
 from eqr.errors import UserError
 from eqr.files import read_json, write_json
 from eqr.model.reasoner import Reasoner
-from eqr.train.checkpoint import Checkpoints, read
+from eqr.train.checkpoint import Checkpoint, Checkpoints, read
 from eqr.train.evaluate import Score
 from eqr.train.halting import OracleHalt
 from eqr.train.optimizer import AdamAtan2, Decay, Muon, Rate
@@ -285,6 +285,31 @@ def test_leftovers_of_killed_writes_are_swept(straight, tmp_path):
     (run / ".recipe.json.swp").write_text("an editor's")
     train(small_recipe(), run, resume=True, quiet=True)
     assert contents(run) == {**before, Path(".recipe.json.swp"): b"an editor's"}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "record", "refusal"),
+    [
+        ({"best.embedding": torch.zeros(1)}, {}, r"best weights.*embedding has shape \(1,\)"),
+        ({"best.embedding": None}, {}, "best weights.*lacks 'embedding'"),
+        ({}, {"best": {"step": 7, "exact": 0.5}}, "is no score"),
+        ({}, {"best": {"step": 7, "exact": 0.5, "puzzles": 16, "exact@x": 0.5}}, "is no score"),
+        ({}, {"meter": {"loss": 1.0}}, "are no sums"),
+    ],
+)
+def test_a_forged_checkpoint_is_a_plain_error(tmp_path, monkeypatch, tensors, record, refusal):
+    run = tmp_path / "run"
+    recipe = small_recipe(steps=8, evaluation=small_recipe().evaluation.replace(every=5))
+    with monkeypatch.context() as patch:
+        stop_at(patch, 7)
+        with pytest.raises(MemoryError):
+            train(recipe, run, quiet=True)
+    kept = Checkpoints(run / "checkpoints", 1)
+    whole = kept.latest().checkpoint
+    forged = {name: part for name, part in (whole.tensors | tensors).items() if part is not None}
+    kept.save(Checkpoint(whole.step, forged, whole.record | record))
+    with pytest.raises(UserError, match=refusal):
+        train(recipe, run, resume=True, quiet=True)
 
 
 def test_resuming_where_nothing_is_says_so(tmp_path, capsys):

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 import typer
 
 from eqr.errors import UserError
+from eqr.files import regular_file
 
 if TYPE_CHECKING:
     from eqr.solve import Answer, Refused, Solver
@@ -153,7 +154,7 @@ def _given(puzzles: list[str], file: Path | None, task: "Task") -> Iterator[str]
         else:
             yield text
     if file is not None:
-        yield from _split(_lines(str(file), lambda: file.open("rb")), task)
+        yield from _split(_lines(str(file), lambda: regular_file(file).open("rb")), task)
 
 
 def _lines(name: str, opened: Callable[[], AbstractContextManager[IO[bytes]]]) -> Iterator[str]:

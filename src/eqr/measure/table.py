@@ -17,7 +17,7 @@ from pydantic import Field, PositiveInt
 
 from eqr.data.arrays import read_archive
 from eqr.errors import UserError
-from eqr.files import make_folder, new_file, read_json, write_json
+from eqr.files import make_folder, new_file, read_object, write_json
 from eqr.measure.code import code_digest
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
@@ -152,7 +152,7 @@ class CandidateTable:
 
 
 def _manifest(path: Path) -> Manifest:
-    data = read_json(path)
+    data = read_object(path)
     return Manifest.from_json({"code": "", **data}, where=str(path))  # older ones do not say by which code
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveFloat, SerializeAsAny, model_validator
+from pydantic import BeforeValidator, Field, PositiveFloat, SerializeAsAny, model_validator
 
 from eqr.errors import UserError
 from eqr.model.mixers import AnyMixer, Tokens
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 Count = Annotated[int, Field(ge=1, le=1024)]
 Size = Annotated[int, Field(ge=1, le=65_536)]
 Side = Annotated[int, Field(ge=1, le=512)]
+Segments = Annotated[int, Field(gt=0, le=1 << 20)]
+"""Of a trajectory: beyond that the counters of path noise would run into those of the starts."""
+Spread = Annotated[float, Field(ge=0.0, le=1e6)]
+"""A standard deviation; latents are of size 1, and what float32 cannot hold would make them NaN."""
 MOST_APPLICATIONS = 10_000
 
 
@@ -118,9 +122,9 @@ class RandomStart(Start):
     """Drawn afresh for every trajectory (RI); a scale of 0 starts from zeros."""
 
     kind: Literal["random"] = "random"
-    answer: NonNegativeFloat = 1.0
+    answer: Spread = 1.0
     """Standard deviation of the answer state, sigma_H."""
-    scratch: NonNegativeFloat = 1.0
+    scratch: Spread = 1.0
     """Standard deviation of the scratch state, sigma_L."""
 
     def starter(self, config: "ReasonerConfig", generator: "torch.Generator") -> "Starter":
@@ -153,7 +157,7 @@ class Path(Value):
 
     damping: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     """Share of the old state that is kept, lambda."""
-    noise: NonNegativeFloat = 0.0
+    noise: Spread = 0.0
     """Standard deviation of the path noise, beta."""
     learned_noise: bool = False
     """Whether the noise scale is a trained parameter, one per state, that starts at `noise`."""

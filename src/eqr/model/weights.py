@@ -18,6 +18,8 @@ from eqr.errors import UserError
 from eqr.files import new_file, regular_file
 
 PICKLES = (".bin", ".ckpt", ".pkl", ".pt", ".pth")
+NUMBERS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+"""What weights may be stored as; shorter ones need scales beside them, which no file of ours has."""
 
 Model = TypeVar("Model", bound=nn.Module)
 Shape = tuple[int, ...]
@@ -83,11 +85,13 @@ def require_shapes(own: Mapping[str, Shape], given: Mapping[str, Shape], *, wher
 
 
 def require_numbers(weights: Mapping[str, Tensor], *, where: str) -> None:
-    """Say which weight is not made of finite floating-point numbers, if one is."""
+    """Say which weight is not made of floating-point numbers that float32 can hold, if one is."""
     for name, tensor in weights.items():
-        if not tensor.is_floating_point():
-            raise UserError(f"{where}: {name} is {tensor.dtype}, weights are floating-point numbers")
-        if not bool(torch.isfinite(tensor).all()):
+        if tensor.dtype not in NUMBERS:
+            raise UserError(
+                f"{where}: {name} is {tensor.dtype}, weights are floating-point numbers of 16 to 64 bits"
+            )
+        if not bool(torch.isfinite(tensor.float()).all()):
             raise UserError(
                 f"{where}: {name} holds NaN or infinity; the file is damaged or its training failed"
             )

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
 
 from eqr.errors import UserError
-from eqr.model.config import ReasonerConfig
+from eqr.model.config import ReasonerConfig, Spread
 from eqr.solve.budget import Budget, parse_start, usual_depth
 from eqr.solve.halting import parse_halting
 from eqr.solve.selection import SelectionRule, parse_selection
@@ -29,7 +29,7 @@ class Asked(Value):
     """Which start to believe: `verified`, `residual`, `majority`, `halt`, `first`, `probe`, ..."""
     race: bool = False
     """Whether the first start that halts cancels the rest."""
-    noise: Annotated[Number, Field(ge=0.0)] | None = None
+    noise: Spread | None = None
     """Path noise instead of the model's."""
     damping: Annotated[Number, Field(ge=0.0, lt=1.0)] | None = None
     """Damping instead of the model's."""

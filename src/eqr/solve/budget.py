@@ -2,16 +2,14 @@
 
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, NonNegativeFloat, PositiveInt, model_validator
+from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
 from eqr.errors import UserError
-from eqr.model.config import Path, RandomStart, ReasonerConfig
+from eqr.model.config import Path, RandomStart, ReasonerConfig, Segments, Spread
 from eqr.solve.halting import OptionalHalting
 from eqr.solve.races import gang_size
 from eqr.value import Value
 
-MOST_DEPTH = 1 << 20
-"""Beyond it the counters of path noise would run into those of the starts."""
 MOST_BREADTH = 1 << 30
 MOST_ABREAST = 1 << 10
 """Rows that advance in step are in the slots all at once."""
@@ -47,7 +45,7 @@ class Budget(Value):
     64 and halt by `head+stable:1`.
     """
 
-    depth: Annotated[PositiveInt, Field(le=MOST_DEPTH)] = 16
+    depth: Segments = 16
     """Segments a trajectory may run, D."""
     breadth: Annotated[PositiveInt, Field(le=MOST_BREADTH)] = 1
     """Independent starts per puzzle, B."""
@@ -66,7 +64,7 @@ class Budget(Value):
     """Replaces the model's starts by random ones (`"random"`), so that any model can use breadth."""
     damping: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
     """Replaces the model's damping for this run."""
-    noise: NonNegativeFloat | None = None
+    noise: Spread | None = None
     """Replaces the model's path noise for this run."""
     probe: bool = False
     """Whether each candidate ends with one more segment without noise, whose change is its residual."""

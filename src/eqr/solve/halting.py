@@ -11,10 +11,11 @@ from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import torch
-from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt, SerializeAsAny
+from pydantic import BeforeValidator, Field, PositiveFloat, SerializeAsAny
 from torch import Tensor
 
 from eqr.errors import UserError, nearest
+from eqr.model.config import Segments
 from eqr.model.state import Reading
 from eqr.registry import Kind, kinds_of, reads, register
 
@@ -58,7 +59,7 @@ HALTING = kinds_of(HaltingRule, "halting")
 class _Patient(HaltingRule, ABC):
     """Halts after `patience` calm segments in a row."""
 
-    patience: PositiveInt = 1
+    patience: Segments = 1
 
     def start(self, rows: int, *, device: torch.device | None = None) -> Memory:
         """Count from 0."""
@@ -78,7 +79,7 @@ class FixedDepth(HaltingRule):
 
     numbers: ClassVar[tuple[str, ...]] = ("depth",)
     kind: Literal["depth"] = "depth"
-    depth: PositiveInt
+    depth: Segments
 
     def update(self, memory: Memory, reading: Reading, depths: Tensor) -> tuple[Memory, Tensor]:
         """Compare depths."""
@@ -138,7 +139,7 @@ class AnswerStable(HaltingRule):
 
     numbers: ClassVar[tuple[str, ...]] = ("patience",)
     kind: Literal["stable"] = "stable"
-    patience: PositiveInt = 2
+    patience: Segments = 2
 
     def start(self, rows: int, *, device: torch.device | None = None) -> Memory:
         """The count, and a hash of the last answer."""

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field, NonNegativeFloat, NonNegativeInt
+from pydantic import NonNegativeFloat, NonNegativeInt
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from eqr.errors import UserError
-from eqr.files import new_file, parse_json, require_object
+from eqr.files import new_file, parse_json, regular_file, require_object
 from eqr.value import Value
 
 FORMAT = "eqr-checkpoint-1"
@@ -36,10 +36,10 @@ class Known(Value, extra="ignore"):
     """What every record holds, in the form in which a run goes on from it."""
 
     step: NonNegativeInt
-    seconds: NonNegativeFloat = 0.0
-    best: dict[str, float] = Field(default_factory=dict)
-    meter: dict[str, float] = Field(default_factory=dict)
-    stream: dict[str, Any] = Field(default_factory=dict)
+    seconds: NonNegativeFloat
+    best: dict[str, float]
+    meter: dict[str, float]
+    stream: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Checkpoints:
 def read(path: Path) -> Checkpoint:
     """Read one checkpoint; anything wrong with it is a `UserError` that names the file."""
     try:
-        with safe_open(path, "pt") as file:
+        with safe_open(regular_file(path), "pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
     except (SafetensorError, OSError) as error:

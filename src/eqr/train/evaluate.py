@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from eqr.data import PuzzleSet, in_order
+from eqr.errors import UserError, brief
 from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
@@ -41,6 +42,10 @@ class Score:
     def from_json(cls, data: Mapping[str, Any]) -> "Score":
         """Take it back from among other data."""
         exact = {name.removeprefix(EXACT): share for name, share in data.items() if name.startswith(EXACT)}
+        if not exact or not all(map(str.isdecimal, exact)) or "puzzles" not in data:
+            raise UserError(
+                f"{brief(dict(data))} is no score: it has no puzzles, or no exact@DEPTH of theirs"
+            )
         return cls({int(depth): share for depth, share in exact.items()}, data["puzzles"])
 
 

@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import Any, Protocol
 
-from eqr.errors import UserError
+from eqr.errors import UserError, brief
 from eqr.files import new_file
 from eqr.runs import RunFolder
 from eqr.train.recipe import Recipe
+from eqr.train.step import STATS
 
 
 class Tracker(Protocol):
@@ -26,6 +27,10 @@ class Meter:
 
     def __init__(self, sums: Mapping[str, float] | None = None) -> None:
         self.sums = dict(sums or {})
+        if self.sums and not self.sums.keys() >= {*STATS, "gradient_norm", "steps", "rows"}:
+            raise UserError(
+                f"{brief(self.sums)} are no sums of a step's statistics; is the checkpoint eqr's?"
+            )
 
     def add(self, stats: Mapping[str, float], rows: int) -> None:
         """Take one step's sums over a batch of `rows`."""

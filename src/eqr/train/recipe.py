@@ -11,7 +11,7 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_va
 
 from eqr.errors import UserError, brief
 from eqr.files import parse_word, read_json
-from eqr.model.config import LearnedStart, ReasonerConfig
+from eqr.model.config import LearnedStart, ReasonerConfig, Segments
 from eqr.runs import RunFolder
 from eqr.tasks import task_named
 from eqr.train.averaging import Averaging
@@ -68,7 +68,7 @@ class Evaluation(Value):
     """Steps between evaluations."""
     puzzles: PositiveInt = 256
     """Validation puzzles used, at most."""
-    depths: tuple[PositiveInt, ...] = (1, 2, 4, 8, 16)
+    depths: tuple[Segments, ...] = (1, 2, 4, 8, 16)
     """Depths reported; the last decides which weights are best."""
     test_puzzles: PositiveInt = 1000
     """Test puzzles used at the end, at most."""
@@ -115,7 +115,7 @@ class Recipe(Value):
     identity_optimizer: SignDescent = SignDescent()
     """For the sparse table of puzzle identities, where the model has one."""
     averaging: Averaging | None = Averaging()
-    rows: PositiveInt = 768
+    rows: Annotated[PositiveInt, Field(le=1 << 16)] = 768
     """Batch size over all processes."""
     steps: PositiveInt = 50_000
     time_limit: PositiveFloat | None = None
@@ -123,7 +123,7 @@ class Recipe(Value):
     evaluation: Evaluation = Evaluation()
     saving: Saving = Saving()
     seed: Seed = 0
-    threads: PositiveInt | None = None
+    threads: Annotated[PositiveInt, Field(le=1 << 10)] | None = None
     """Cores used on cpu, None for all; the same number gives the same weights bit for bit."""
     rows_per_cut: PositiveInt | None = None
     """Rows a core works on at once; None cuts a batch evenly among the cores."""

@@ -22,7 +22,7 @@ from eqr.model.card import Measured
 from eqr.model.devices import local_device
 from eqr.model.reasoner import Reasoner
 from eqr.model.saving import WEIGHTS
-from eqr.model.weights import read_weights
+from eqr.model.weights import load_weights, read_weights
 from eqr.progress import Progress, progress
 from eqr.runs import RunFolder
 from eqr.signals import Requests, noted
@@ -283,7 +283,7 @@ class Training:
 
     def _best_model(self) -> Reasoner:
         model = Reasoner(self.recipe.model)
-        model.load_state_dict(self.best_weights)
+        load_weights(model, self.best_weights, where="the best weights in the checkpoint")
         return model
 
     def _save_best(self, split: str, score: Score) -> None:

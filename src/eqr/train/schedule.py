@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PositiveInt, SerializeAsAny, model_validator
 
+from eqr.model.config import Segments
 from eqr.registry import Kind, kinds_of, reads, register
 from eqr.value import Value
 
@@ -28,7 +29,7 @@ class Schedule(Kind):
 
     carries: ClassVar[bool] = False
     """Whether rows live on over optimizer steps; otherwise each step takes a fresh batch from its start."""
-    depth: PositiveInt = 16
+    depth: Segments = 16
     """Segments a trajectory has at most."""
 
     @abstractmethod
@@ -48,7 +49,7 @@ class TerminalFull(Schedule):
     """One loss after the last segment, back-propagated through the whole trajectory (rows 1-4)."""
 
     kind: Literal["terminal-full"] = "terminal-full"
-    depth: PositiveInt = 1
+    depth: Segments = 1
 
     def windows(self, depth: int) -> tuple[Window, ...]:
         """One window, all of it tracked."""
@@ -81,7 +82,7 @@ class Trajectory(Truncated):
     """A loss after every segment from `first` on, their mean back-propagated in one step (row 6)."""
 
     kind: Literal["trajectory"] = "trajectory"
-    first: PositiveInt = 1
+    first: Segments = 1
     """First supervised segment, counting from 1; the last is `depth` (8:16 is first 8, depth 16)."""
 
     @model_validator(mode="after")
@@ -118,7 +119,7 @@ SCHEDULES.close()
 class Curriculum(Value):
     """Shorter trajectories first: from each share of the steps on, depth is at most so many segments."""
 
-    stages: tuple[tuple[Annotated[float, Field(ge=0.0, le=1.0)], PositiveInt], ...]
+    stages: tuple[tuple[Annotated[float, Field(ge=0.0, le=1.0)], Segments], ...]
     """Pairs (share of the steps, depth), shares ascending."""
 
     @model_validator(mode="after")

@@ -152,6 +152,7 @@ class Trainer:
         odd = [name for name, tensor in given.items() if tensor.dtype is not known[name].dtype]
         if odd:
             raise UserError(f"the checkpoint: {odd[0]} is {given[odd[0]].dtype}, not {known[odd[0]].dtype}")
+        self._require_tokens(given)
         for name, part in mine.items():
             part.copy_(tensors[name])
         share, start = len(self.rows), self.world.rank * len(self.rows)
@@ -162,6 +163,19 @@ class Trainer:
         self._refills = rows["halted"].view(-1, share).sum(dim=1).tolist()
         self.stream.restore(record["stream"])
         self.step_number = step
+
+    def _require_tokens(self, tensors: dict[str, Tensor]) -> None:
+        """Say which rows hold what the model has no embedding for, if any do."""
+        config = self.model.config
+        sizes = {"inputs": config.vocabulary, "labels": config.vocabulary}
+        if config.identities:
+            sizes["identities"] = config.identities
+        for name, size in sizes.items():
+            least, most = (int(end) for end in torch.aminmax(tensors[f"rows.{name}"]))
+            if least < 0 or most >= size:
+                raise UserError(
+                    f"the checkpoint: rows.{name} hold {least} to {most}; this model has 0 to {size - 1}"
+                )
 
     def _refill(self) -> None:
         """Give every halted row the next puzzle: rows in global order take positions in stream order."""
