@@ -4,8 +4,11 @@
 
 All go through the executor of `eqr sweep --on ray`, on one cluster of two cores whose second core is taken
 away for every other turn, so that a machine that is busy with other things is so for both. Workers have had a
-run each before the first turn: starting processes and importing torch does not count. Two cores that others
-use give less than two cores' work; the load is printed beside the numbers.
+run each before the first turn: starting processes and importing torch does not count.
+
+Where others use the cores too, the ratio of the rates says what they left. The load is printed beside it, and
+what a run costs in core-seconds with one worker and with two: as long as these are the same, two free cores
+do twice the work.
 """
 
 import argparse
@@ -47,8 +50,8 @@ class Bench:
         self._recipe = recipe_named("sudoku-4x4").with_settings([f"steps={steps}", "data.test=64"])
         self._seed = 0
 
-    def rate(self, workers: int, runs: int) -> float:
-        """Return runs a second of one worker or of two."""
+    def turn(self, workers: int, runs: int) -> tuple[float, float]:
+        """Return runs a second of one worker or of two, and the core-seconds of a run."""
         idle = self._ray.remote(Idle).options(num_cpus=1).remote() if workers == 1 else None
         if idle is not None:
             self._ray.get(idle.here.remote())
@@ -61,7 +64,7 @@ class Bench:
             raise SystemExit(failed[0])
         if idle is not None:
             self._ray.kill(idle)
-        return runs / seconds
+        return runs / seconds, sum(self._store[job.key].made()["core_seconds"] for job in jobs) / runs
 
     def _jobs(self, runs: int) -> list[Job]:
         first, self._seed = self._seed, self._seed + runs
@@ -81,13 +84,18 @@ def main() -> None:
     try:
         with tempfile.TemporaryDirectory() as folder:
             bench = Bench(ray, asked.steps, Path(folder))
-            bench.rate(2, 2)
-            rates = [(bench.rate(1, asked.runs), bench.rate(2, asked.runs)) for _ in range(asked.rounds)]
+            bench.turn(2, 2)
+            turns = [(bench.turn(1, asked.runs), bench.turn(2, asked.runs)) for _ in range(asked.rounds)]
     finally:
         ray.shutdown()
+    ones, twos = zip(*turns, strict=True)
     found = {
-        "runs_per_second": {"1": [one for one, _ in rates], "2": [two for _, two in rates]},
-        "ratio": median(two / one for one, two in rates),
+        "runs_per_second": {"1": [rate for rate, _ in ones], "2": [rate for rate, _ in twos]},
+        "ratio": median(two / one for (one, _), (two, _) in turns),
+        "core_seconds_per_run": {
+            "1": median(cost for _, cost in ones),
+            "2": median(cost for _, cost in twos),
+        },
         "load_before": load,
         "load_after": os.getloadavg()[0],
         "cores": os.cpu_count(),

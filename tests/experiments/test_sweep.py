@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from eqr.cli import app
 from eqr.errors import UserError
+from eqr.experiments import board
 from eqr.experiments.costs import spread
 from eqr.experiments.judge import summary
 from eqr.experiments.store import Store
@@ -99,6 +100,17 @@ def test_ray_that_is_not_installed_is_said(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     done = CliRunner().invoke(app, ["sweep", "sudoku-4x4", "--on", "ray"])
     assert "pip install 'eqr[cluster]'" in str(done.exception)
+
+
+def test_a_line_says_what_runs_where(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(board, "LOG_SECONDS", -1.0)
+    store, (point,) = Store(tmp_path), make_sweep(RECIPE, ["seed=0"]).points
+    shown = board.Board(store, 3)
+    with store[point.job.key].placed("node-3, process 7"):
+        shown.update([point.job], 2)
+    assert capsys.readouterr().err == (
+        "0 of 3 runs done, 2 waiting  sudoku-4x4, seed 0 on node-3, process 7: starting\n"
+    )
 
 
 def test_runs_are_spread_over_gpus_longest_first():
