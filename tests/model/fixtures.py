@@ -1,26 +1,28 @@
 """What the tests of the model share: small configs of every system and the originals' recorded runs."""
 
 import json
+import pathlib
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from eqr.model.config import Positions, ReasonerConfig
+from eqr.model.config import Candidates, LearnedStart, Path, Positions, ReasonerConfig, SingleState
 from eqr.model.convert import convert_config, rename
-from eqr.model.mixers import Attention
+from eqr.model.mixers import Attention, Groups, Neighbours
 from eqr.model.originals import Original
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
-from eqr.model.systems import SYSTEMS
+from eqr.model.systems import SYSTEMS, eqr
 from eqr.model.weights import load_weights
+from eqr.tasks import task_named
+from reference import Reference
 from toy_task import Toy
 
-PARITY = Path(__file__).resolve().parents[2] / ".." / "shared" / "parity"
+PARITY = pathlib.Path(__file__).resolve().parents[2] / ".." / "shared" / "parity"
 NAMES = (
     "eqr_mixer",
     "eqr_mixer_damped",
@@ -42,6 +44,33 @@ def small(system: str, **fields: object) -> ReasonerConfig:
 
 
 ATTENTION = {"mixer": Attention(), "positions": Positions.ROTARY}
+
+
+NOISY = Path(damping=0.05, noise=0.1)
+
+
+def variants() -> dict[str, ReasonerConfig]:
+    """Every system, with either of the paper's mixers, and what a config can vary besides."""
+    found = {name: small(name) for name in SYSTEMS}
+    found |= {f"{name}, attention": small(name, **ATTENTION) for name in SYSTEMS}
+    found |= {f"eqr, {p}": small("eqr", mixer=Attention(), positions=p) for p in Positions}
+    found["eqr, identities"] = small("eqr", identities=5, identity_tokens=2)
+    learned = NOISY.replace(learned_noise=True)
+    found["eqr, learned start and noise"] = small("eqr", start=LearnedStart(), path=learned)
+    alone = SingleState(close_alone=True)
+    found["single state, closing alone"] = small("weight-tied").replace(recurrence=alone)
+    return found
+
+
+SIZES = {"width": 16, "cycles": 2, "scratch": 2, "round_hidden_to": 8}
+STRUCTURED = {
+    "candidates": eqr(task_named("sudoku-4x4"), mixer=Groups(hidden=32), sites=Candidates(), **SIZES),
+    "groups of cells": eqr(task_named("sudoku-4x4"), mixer=Groups(), **SIZES),
+    "groups of 6x6": eqr(task_named("sudoku-6x6"), mixer=Groups(hidden=8), blocks=1, **SIZES),
+    "neighbours": eqr(task_named("maze-7x7"), mixer=Neighbours(), **SIZES),
+    "neighbours, hidden": eqr(task_named("maze-7x7"), mixer=Neighbours(hidden=24), blocks=1, **SIZES),
+}
+"""Models whose mixer is told the structure of the task."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +105,11 @@ def recording(name: str) -> Recording:
     model = Reasoner(convert_config(settings, Original(weights), None))
     load_weights(model, rename(weights), where=name)
     return Recording(settings, weights, tensors, model)
+
+
+def reference_of(model: Reasoner) -> Reference:
+    """The same weights under the reference."""
+    return Reference(model.config.to_json(), dict(model.named_parameters()) | dict(model.named_buffers()))
 
 
 def keys_of(rows: int) -> tuple[Tensor, Tensor]:

@@ -8,29 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import torch
-from fixtures import ATTENTION, keys_of, puzzles_of, small
+from fixtures import NOISY, keys_of, puzzles_of, small, variants
 
 from eqr.errors import UserError
 from eqr.model.config import (
     STILL,
-    LearnedStart,
     Move,
     Path,
-    Positions,
     RandomStart,
     SingleState,
     TwoLevel,
 )
 from eqr.model.counters import NoiseBank, row_key
-from eqr.model.mixers import Attention, Tokens
 from eqr.model.operator import Accelerated, Damped, Numbered, Wrapped, run_segment
-from eqr.model.plain import PlainReasoner, PlainState
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
-from eqr.model.systems import SYSTEMS
 
 ROWS = 4
-NOISY = Path(damping=0.05, noise=0.1)
 
 
 def begin(model: Reasoner, rows: int = ROWS):
@@ -39,24 +33,7 @@ def begin(model: Reasoner, rows: int = ROWS):
     return x, keys, depths, model.start(x, keys)
 
 
-def variants():
-    for name in SYSTEMS:
-        yield name, small(name)
-        yield f"{name}, attention", small(name, **ATTENTION)
-    for positions in Positions:
-        yield f"eqr, {positions}", small("eqr", mixer=Attention(), positions=positions)
-    yield "eqr, identities", small("eqr", identities=5, identity_tokens=2)
-    yield (
-        "eqr, learned start and noise",
-        small("eqr", start=LearnedStart(), path=NOISY.replace(learned_noise=True)),
-    )
-    yield (
-        "single state, closing alone",
-        small("weight-tied").replace(recurrence=SingleState(close_alone=True)),
-    )
-
-
-@pytest.mark.parametrize(("name", "config"), list(variants()), ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("name", "config"), list(variants().items()), ids=lambda value: str(value)[:40])
 def test_every_system_runs_a_segment_forward_and_backward(name, config):
     model = Reasoner(config)
     identities = torch.arange(ROWS) % max(config.identities, 1)
@@ -73,29 +50,6 @@ def test_every_system_runs_a_segment_forward_and_backward(name, config):
         assert parameter.grad is not None, label
         assert parameter.grad.isfinite().all(), label
         assert label == "halt_head.weight" or parameter.grad.abs().sum() > 0, label
-
-
-@pytest.mark.parametrize("tracked", [0, 1, 7, 12, None])
-@pytest.mark.parametrize("mixer", [Tokens(), Attention()])
-def test_gradient_window_equals_a_plain_implementation(tracked, mixer):
-    model = Reasoner(small("trm", mixer=mixer, path=Path(damping=0.1))).double()
-    x, keys, depths, state = begin(model)
-    after = model.segment(state, x, keys, depths, tracked=tracked)
-    first = PlainState(*(latent.transpose(0, 1) for latent in state.tensors()))
-    plain = PlainReasoner(model).segment(first, x.transpose(0, 1), tracked=tracked)
-    weights = list(model.parameters())
-    found = [
-        torch.autograd.grad(latent.square().sum(), weights, allow_unused=True, retain_graph=True)
-        if latent.requires_grad
-        else None
-        for latent in (after.answer[0], plain.answer[:, 0])
-    ]
-    if tracked == 0:
-        assert found == [None, None]
-        return
-    for ours, theirs in zip(*found, strict=True):
-        assert (ours is None) == (theirs is None)
-        assert ours is None or torch.allclose(ours, theirs, rtol=1e-9, atol=1e-9)
 
 
 def test_damping_keeps_fixed_points_and_slows_the_rest():

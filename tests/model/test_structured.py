@@ -1,28 +1,20 @@
-"""Operators that are told the structure: equal to a plain implementation, equivariant, of any size."""
+"""Operators that are told the structure are equivariant and run on grids of any size."""
 
 import numpy as np
 import pytest
 import torch
+from fixtures import SIZES, STRUCTURED
 
 from eqr.errors import UserError
 from eqr.measure.accounting import flops_per_block
-from eqr.model.config import STILL, Candidates, Path, ReasonerConfig
+from eqr.model.config import Candidates, Path, ReasonerConfig
 from eqr.model.lookup import local_model, shipped
 from eqr.model.mixers import Attention, Groups, Neighbours, Tokens
-from eqr.model.plain import PlainReasoner, PlainState
 from eqr.model.reasoner import IMPOSSIBLE, Reasoner
 from eqr.model.state import State
 from eqr.model.systems import eqr
 from eqr.tasks import task_named
 
-SUDOKU, MAZE = task_named("sudoku-4x4"), task_named("maze-7x7")
-SIZES = {"width": 16, "cycles": 2, "scratch": 2, "round_hidden_to": 8}
-CONFIGS = {
-    "candidates": eqr(SUDOKU, mixer=Groups(hidden=32), sites=Candidates(), **SIZES),
-    "groups of cells": eqr(SUDOKU, mixer=Groups(), **SIZES),
-    "neighbours": eqr(MAZE, mixer=Neighbours(), **SIZES),
-    "neighbours, hidden": eqr(MAZE, mixer=Neighbours(hidden=24), blocks=1, **SIZES),
-}
 ROWS = 5
 
 
@@ -38,33 +30,9 @@ def begin(model: Reasoner, rows: int = ROWS):
     return x, keys, depths, model.start(x, keys)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("tracked", [None, 3])
-def test_numbers_and_gradients_equal_a_plain_implementation(name, tracked):
-    config = CONFIGS[name]
-    for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 2e-4)):
-        model = Reasoner(config).to(dtype)
-        x, keys, depths, state = begin(model)
-        after = model.segment(state, x, keys, depths, path=STILL, tracked=tracked)
-        reading = model.read(after, state)
-        plain = PlainReasoner(model)
-        first = PlainState(*(latent.transpose(0, 1) for latent in state.tensors()))
-        told = plain.segment(first, x.transpose(0, 1), path=STILL, tracked=tracked)
-        logits, halts = plain.read(told)
-        assert torch.allclose(reading.logits, logits, rtol=tolerance, atol=tolerance)
-        assert torch.allclose(reading.halt, halts[:, 0].float(), atol=1e-4)
-        weights = [p for label, p in model.named_parameters() if not label.startswith("halt")]
-        found = torch.autograd.grad(reading.logits.square().mean(), weights, retain_graph=True)
-        wanted = torch.autograd.grad(logits.square().mean(), weights)
-        for ours, theirs in zip(found, wanted, strict=True):
-            assert torch.allclose(
-                ours, theirs, rtol=50 * tolerance, atol=tolerance * float(theirs.abs().max())
-            )
-
-
 @pytest.mark.parametrize("name", ["candidates", "groups of cells"])
 def test_without_a_graph_the_numbers_are_the_same(name):
-    model = Reasoner(CONFIGS[name])
+    model = Reasoner(STRUCTURED[name])
     x, keys, depths, state = begin(model)
     tracked = model.segment(state, x, keys, depths)
     with torch.no_grad():
@@ -112,25 +80,25 @@ def test_neighbours_do_not_care_where_on_the_grid_something_is():
 
 def test_weights_run_on_other_sizes():
     small, large = task_named("sudoku-4x4"), task_named("sudoku-9x9")
-    model = Reasoner(CONFIGS["candidates"])
+    model = Reasoner(STRUCTURED["candidates"])
     resized = model.for_task(large)
     assert resized.config.tokens == 729
     assert resized.for_task(small).config == model.config
     assert model.for_task(small) is model
     for mine, theirs in zip(model.parameters(), resized.parameters(), strict=True):
         assert torch.equal(mine, theirs)
-    maze = Reasoner(CONFIGS["neighbours"]).for_task(task_named("maze-unique"))
+    maze = Reasoner(STRUCTURED["neighbours"]).for_task(task_named("maze-unique"))
     x, keys, depths, state = begin(maze, 2)
     assert maze.segment(state, x, keys, depths).answer.shape == (900, 2, 16)
     for config in (eqr(small, **SIZES), eqr(small, mixer=Attention(), positions="learned", **SIZES)):
         with pytest.raises(UserError, match="reads 4x4 grids"):
             Reasoner(config).for_task(large)
     with pytest.raises(UserError, match="of 6 tokens"):
-        Reasoner(CONFIGS["groups of cells"]).for_task(large)
+        Reasoner(STRUCTURED["groups of cells"]).for_task(large)
 
 
 def test_candidates_are_told_what_their_cell_holds():
-    model = Reasoner(CONFIGS["candidates"])
+    model = Reasoner(STRUCTURED["candidates"])
     grid = torch.tensor([[1, 3, *[1] * 14]])  # the second cell holds symbol 2
     x = model.embed(grid).view(16, 4, 16)
     vectors = model.embedding * 4.0
@@ -143,7 +111,7 @@ def test_candidates_are_told_what_their_cell_holds():
 
 
 def test_groups_pool_and_answer_their_members_only():
-    members = CONFIGS["candidates"].families()
+    members = STRUCTURED["candidates"].families()
     assert {name: table.shape for name, table in members.items()} == {
         "cell": (16, 4),
         "line": (32, 4),
@@ -155,7 +123,7 @@ def test_groups_pool_and_answer_their_members_only():
 
 
 def test_costs_are_counted_and_old_names_still_load():
-    config = CONFIGS["neighbours"]
+    config = STRUCTURED["neighbours"]
     width, cells, hidden = 16, 49, config.hidden(16)
     assert flops_per_block(config) == 2 * (11 * width * width * cells + 3 * cells * width * hidden)
     old = {**config.to_json(), "mixer": "attention", "heads": 4, "task": None}
@@ -175,13 +143,13 @@ def test_costs_are_counted_and_old_names_still_load():
 )
 def test_configs_that_cannot_be_built_say_why(fields, words):
     with pytest.raises(ValueError, match=words):
-        eqr(SUDOKU, **SIZES).replace(**fields)
+        eqr(task_named("sudoku-4x4"), **SIZES).replace(**fields)
     with pytest.raises(ValueError, match="declares no groups"):
-        eqr(MAZE, mixer=Groups(), **SIZES)
+        eqr(task_named("maze-7x7"), mixer=Groups(), **SIZES)
 
 
 def test_a_name_is_a_folder_a_run_a_shipped_model_or_an_error(tmp_path, monkeypatch):
-    model = Reasoner(CONFIGS["candidates"])
+    model = Reasoner(STRUCTURED["candidates"])
     model.save_pretrained(tmp_path / "run" / "best")
     assert local_model(tmp_path / "run") == tmp_path / "run" / "best"
     assert local_model(tmp_path / "run" / "best") == tmp_path / "run" / "best"
