@@ -14,6 +14,7 @@ import eqr.registry
 from docs_pages import ROOT
 from eqr.cli import app
 from eqr.errors import UserError
+from eqr.model.config import Move, Recurrence
 from eqr.model.mixers import MIXERS, Mixer
 from eqr.model.reasoner import Reasoner
 from eqr.recipes import RECIPES, recipe_named
@@ -100,6 +101,28 @@ def test_a_mixer_from_outside(tmp_path):
     MIXERS._known.pop("pooled")
     with pytest.raises(UserError, match=r"mixer.*'pooled'.*--load"):
         load_reasoner(tmp_path / "run")
+
+
+def test_a_recurrence_from_outside():
+    @register
+    class Alternating(Recurrence):
+        """Scratch and answer in turns."""
+
+        kind: Literal["alternating"] = "alternating"
+        turns: int = 2
+
+        def moves(self) -> tuple[Move, ...]:
+            return (Move.SCRATCH, Move.ANSWER) * self.turns
+
+    settings = ["model.recurrence=alternating", "model.recurrence.turns=3"]
+    recipe = recipe_named("sudoku-4x4-tokens").with_settings(settings)
+    assert Recipe.from_json(recipe.to_json()) == recipe
+    config = recipe.model
+    assert (config.applications, config.two_states, config.greatest_depth) == (6, True, None)
+    logits = Reasoner(config)(torch.ones(2, config.cells, dtype=torch.long), depth=2)
+    assert logits.isfinite().all()
+    with pytest.raises(UserError, match="did you mean 'alternating'"):
+        recipe.with_settings(["model.recurrence=alternatin"])
 
 
 def test_a_mistyped_kind_or_field_is_told_the_nearest():

@@ -1,9 +1,9 @@
 """One way to extend eqr: things known by name, whether built in, registered by a script or installed.
 
-A `Registry` holds one sort of things: tasks, recipes, mixers, starts, halting, selection, schedules,
-optimizers. `register` puts a thing of one's own into the registry it belongs to, as a decorator or a call;
-`eqr --load FILE` runs a file that does so; an installed package names its things in the entry-point group
-`eqr.<sort>`. Whatever is looked up and not found is told the nearest name.
+A `Registry` holds one sort of things: tasks, recipes, mixers, recurrences, starts, halting, selection,
+schedules, optimizers. `register` puts a thing of one's own into the registry it belongs to, as a decorator or
+a call; `eqr --load FILE` runs a file that does so; an installed package names its things in the entry-point
+group `eqr.<sort>`. Whatever is looked up and not found is told the nearest name.
 
 A `Kind` is a value that JSON names by its `kind`; `reads` makes the validator of a field that holds one.
 """
@@ -103,7 +103,7 @@ def register(thing: Thing) -> Thing:
     if not sum(registry.take(thing) for registry in Registry._all):
         raise UserError(
             f"{thing!r} is nothing that eqr can be extended by: not a Task, nor a subclass with a `kind` of "
-            "Mixer, Start, HaltingRule, TrainingHalting, SelectionRule, Schedule or Optimizer"
+            "Mixer, Recurrence, Start, HaltingRule, TrainingHalting, SelectionRule, Schedule or Optimizer"
         )
     return thing
 

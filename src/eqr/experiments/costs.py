@@ -16,7 +16,7 @@ from eqr.experiments.looks import Cost
 from eqr.measure.accounting import flops_per_segment
 from eqr.measure.bench_model import limit_gflops
 from eqr.measure.training_cost import own_row, training_cost_rows, unit_costs
-from eqr.model.config import Feedforward, ReasonerConfig, SingleState, TwoLevel
+from eqr.model.config import ReasonerConfig, SingleState, TwoLevel
 from eqr.model.reasoner import Reasoner
 from eqr.runs import RunFolder
 from eqr.train.recipe import Generated, Precision, Recipe
@@ -70,7 +70,7 @@ def observe_cost(look: Cost, recipe: Recipe) -> dict[str, Any]:
 
 def _as_tied(model: ReasonerConfig) -> ReasonerConfig:
     """Return a feedforward model's tied counterpart, in whose units the formulas count: a block a layer."""
-    if not isinstance(model.recurrence, Feedforward):
+    if model.recurrence.iterates:
         return model
     return model.replace(recurrence=SingleState(cycles=1, applications=model.blocks), blocks=1)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def traits(recipe: "Recipe") -> dict[str, Trait]:
     """Return the traits of a recipe by name."""
-    from eqr.model.config import Feedforward, LearnedStart, RandomStart, TwoLevel
+    from eqr.model.config import LearnedStart, RandomStart
 
     model, schedule = recipe.model, recipe.schedule
     start = model.start
@@ -30,9 +30,9 @@ def traits(recipe: "Recipe") -> dict[str, Trait]:
         "beta": model.path.noise,
         "learned noise": model.path.learned_noise,
         "damped": model.path.damping > 0,
-        "tied": not isinstance(model.recurrence, Feedforward),
-        "states": 2 if isinstance(model.recurrence, TwoLevel) else 1,
-        "separate stacks": isinstance(model.recurrence, TwoLevel) and model.recurrence.separate,
+        "tied": model.recurrence.iterates,
+        "states": 2 if model.two_states else 1,
+        "separate stacks": model.recurrence.two_stacks,
         "convolution": model.convolution,
         "blocks": model.blocks,
         "layers": model.layers_per_segment,

@@ -150,6 +150,6 @@ def own_row(recipe: Recipe) -> int:
     if schedule.kind == "segmented-online":
         return 7 if schedule.applications is None else 8
     if schedule.kind == "terminal-full":
-        tied = recipe.model.recurrence.kind != "feedforward"
+        tied = recipe.model.recurrence.iterates
         return min(1 + schedule.depth, 4) if tied else 1
     return 5 if schedule.kind == "terminal-detached" else 6

@@ -6,7 +6,7 @@ Every system of the paper is a different value of the same few fields; `eqr.mode
 from abc import abstractmethod
 from enum import StrEnum
 from math import ceil
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,9 +53,34 @@ class Move(StrEnum):
     ALONE = "alone"  # z <- f(z; 0)
 
 
-class Feedforward(Value):
+class Recurrence(Kind):
+    """Which applications make a segment."""
+
+    iterates: ClassVar[bool] = True
+    """Whether a trajectory can have more than one segment."""
+
+    @abstractmethod
+    def moves(self) -> tuple[Move, ...]:
+        """Return the applications of one segment in order."""
+
+    @property
+    def two_states(self) -> bool:
+        """Whether there is a scratch state beside the answer state."""
+        return Move.SCRATCH in self.moves()
+
+    @property
+    def two_stacks(self) -> bool:
+        """Whether the two states have block stacks of their own."""
+        return False
+
+
+RECURRENCES = kinds_of(Recurrence, "recurrences")
+
+
+class Feedforward(Recurrence):
     """Every block once, no iteration: the baseline."""
 
+    iterates: ClassVar[bool] = False
     kind: Literal["feedforward"] = "feedforward"
 
     def moves(self) -> tuple[Move, ...]:
@@ -63,7 +88,7 @@ class Feedforward(Value):
         return (Move.INPUT,)
 
 
-class SingleState(Value):
+class SingleState(Recurrence):
     """One latent state z, updated `applications` times a cycle."""
 
     kind: Literal["single-state"] = "single-state"
@@ -78,7 +103,7 @@ class SingleState(Value):
         return ((Move.INPUT,) * (self.applications - 1) + (last,)) * self.cycles
 
 
-class TwoLevel(Value):
+class TwoLevel(Recurrence):
     """Scratch z_L updated `scratch` times, then answer z_H once, `cycles` times over."""
 
     kind: Literal["two-level"] = "two-level"
@@ -91,8 +116,16 @@ class TwoLevel(Value):
         """Return the applications of one segment in order."""
         return ((Move.SCRATCH,) * self.scratch + (Move.ANSWER,)) * self.cycles
 
+    @property
+    def two_stacks(self) -> bool:
+        """As the field says."""
+        return self.separate
 
-Recurrence = Annotated[Feedforward | SingleState | TwoLevel, Field(discriminator="kind")]
+
+AnyRecurrence = Annotated[SerializeAsAny[Recurrence], BeforeValidator(reads(RECURRENCES))]
+for _recurrence in (Feedforward, SingleState, TwoLevel):
+    register(_recurrence)
+RECURRENCES.close()
 
 
 class Start(Kind):
@@ -201,7 +234,7 @@ class ReasonerConfig(Value):
     """Hidden sizes of gated MLPs are rounded up to a multiple of this."""
     convolution: bool = False
     """Whether the gated MLP has a short depthwise convolution over tokens (URM)."""
-    recurrence: Recurrence = TwoLevel()
+    recurrence: AnyRecurrence = TwoLevel()
     start: AnyStart = RandomStart()
     path: Path = STILL
     identities: Annotated[int, Field(ge=0, le=100_000_000)] = 0
@@ -216,8 +249,10 @@ class ReasonerConfig(Value):
         self.mixer.check(self)
         if self.identities and not self.identity_tokens:
             raise ValueError("identities need identity_tokens of at least 1 to carry their vector")
-        if isinstance(self.recurrence, Feedforward) and isinstance(self.start, RandomStart):
-            raise ValueError("a feedforward model has no state to start at random; use the fixed start")
+        if not self.recurrence.iterates and isinstance(self.start, RandomStart):
+            raise ValueError(
+                f"a {self.recurrence.kind} model has no state to start at random; use the fixed start"
+            )
         if self.applications > MOST_APPLICATIONS:
             raise ValueError(f"{self.applications} applications a segment; at most {MOST_APPLICATIONS}")
         return self
@@ -262,7 +297,7 @@ class ReasonerConfig(Value):
     @property
     def two_states(self) -> bool:
         """Whether there is a scratch state beside the answer state."""
-        return isinstance(self.recurrence, TwoLevel)
+        return self.recurrence.two_states
 
     @property
     def applications(self) -> int:
@@ -288,7 +323,7 @@ class ReasonerConfig(Value):
     @property
     def greatest_depth(self) -> int | None:
         """Segments a trajectory can have: one where there is nothing to iterate, else any number (None)."""
-        return 1 if isinstance(self.recurrence, Feedforward) else None
+        return None if self.recurrence.iterates else 1
 
     def hidden(self, size: int) -> int:
         """Hidden size of a gated MLP whose input has `size` features."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from eqr.errors import UserError
 from eqr.model.blocks import Stack
-from eqr.model.config import Path, Positions, ReasonerConfig, TwoLevel
+from eqr.model.config import Path, Positions, ReasonerConfig
 from eqr.model.counters import NoiseBank
 from eqr.model.layers import matrix, scaled_normal
 from eqr.model.operator import Bare, Damped, Numbered, Wrapped, run_segment, strayed
@@ -49,9 +49,8 @@ class Reasoner(Saved):
             if config.positions is Positions.LEARNED
             else None
         )
-        separate = isinstance(config.recurrence, TwoLevel) and config.recurrence.separate
         self.stack = Stack(config, generator)
-        self.answer_stack = Stack(config, generator) if separate else None
+        self.answer_stack = Stack(config, generator) if config.recurrence.two_stacks else None
         self.answer_head = matrix(config.vocabulary if config.sites is None else 1, width, generator)
         self.halt_head = nn.Linear(width, 2)
         nn.init.zeros_(self.halt_head.weight)
