@@ -106,6 +106,15 @@ def test_exploration_draws_a_least_depth_from_two_to_the_limit():
     assert (least != again).any(), "drawn anew at every segment"
 
 
+def test_rows_that_stay_run_to_the_limit_and_are_drawn_once():
+    rule, rows = LearnedHalt(exploration=0.0, staying=0.2), 40_000
+    keys = torch.arange(rows)
+    least = rule.least(keys, torch.ones(rows, dtype=torch.int64), 16)
+    assert set(least.tolist()) == {0, 16}
+    assert 0.19 < (least == 16).double().mean() < 0.21
+    assert torch.equal(least, rule.least(keys, torch.full((rows,), 9), 16)), "the same at every segment"
+
+
 def test_a_trained_row_depends_on_its_position_alone(tmp_path):
     """The same stream position starts from the same numbers whatever the batch and the slot."""
     recipe = small_recipe()

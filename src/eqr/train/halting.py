@@ -17,7 +17,7 @@ from eqr.model.state import Reading
 from eqr.registry import Kind, kinds_of, reads, register
 from eqr.solve.halting import AnswerAccepted, HaltHead, HaltingRule
 
-_EXPLORE_STREAM = 3 << 40
+_EXPLORE_STREAM, _STAY_STREAM = 3 << 40, 5 << 40
 """Far from the streams that starts and path noise draw with the same keys."""
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -75,14 +75,26 @@ class Exploring(TrainingHalting):
 
     trains_halt: ClassVar[bool] = True
     exploration: Share = 0.1
+    """Drawn anew at each segment, as the originals do, so it seldom holds a row for more than one or two."""
+    staying: Share = 0.0
+    """Rows that run to the depth limit whatever the rule says, drawn once: what is solved learns to stay so."""
 
     def least(self, keys: Tensor, depths: Tensor, limit: int) -> Tensor:
-        """Return 0, or with probability `exploration` a depth uniform on 2..limit, drawn at each segment."""
-        if self.exploration == 0.0 or limit < 2:
-            return torch.zeros_like(depths)
-        bits = scramble(scramble(keys + _EXPLORE_STREAM) + depths)
-        explores = (bits >> 39) < int(self.exploration * 2**24)
-        return torch.where(explores, 2 + (bits & 0xFFFFFFFF) % (limit - 1), 0)
+        """Return 0, or with probability `exploration` a depth uniform on 2..limit; `limit` for who stays."""
+        least = torch.zeros_like(depths)
+        if self.exploration > 0.0 and limit >= 2:
+            bits = scramble(scramble(keys + _EXPLORE_STREAM) + depths)
+            drawn = 2 + (bits & 0xFFFFFFFF) % (limit - 1)
+            least = torch.where(_happens(bits, self.exploration), drawn, least)
+        if self.staying > 0.0:
+            stays = _happens(scramble(scramble(keys + _STAY_STREAM)), self.staying)
+            least = torch.where(stays, limit, least)
+        return least
+
+
+def _happens(bits: Tensor, chance: float) -> Tensor:
+    """Return whether what has this chance happens, by the upper 24 of 63 random bits."""
+    return (bits >> 39) < int(chance * 2**24)
 
 
 class LearnedHalt(Exploring):
