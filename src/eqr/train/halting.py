@@ -77,7 +77,7 @@ class Exploring(TrainingHalting):
     exploration: Share = 0.1
     """Drawn anew at each segment, as the originals do, so it seldom holds a row for more than one or two."""
     staying: Share = 0.0
-    """Rows that run to the depth limit whatever the rule says, drawn once: what is solved learns to stay so."""
+    """Rows that run to the depth limit whatever the rule says, drawn once: solved, they learn to stay so."""
 
     def least(self, keys: Tensor, depths: Tensor, limit: int) -> Tensor:
         """Return 0, or with probability `exploration` a depth uniform on 2..limit; `limit` for who stays."""

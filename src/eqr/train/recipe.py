@@ -106,6 +106,8 @@ class Recipe(Value):
     augment: bool = True
     """Whether each training row is turned by a fresh random symmetry of its task."""
     model: ReasonerConfig
+    begin: str | None = None
+    """A model whose weights training begins with: a run, a model folder, a shipped name or a hub id."""
     schedule: AnySchedule = SegmentedOnline()
     curriculum: Curriculum | None = None
     halting: AnyHalting = LearnedHalt()

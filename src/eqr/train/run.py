@@ -68,6 +68,8 @@ def train(
         splits = load_data(recipe.data, folder, quiet=True)
         recipe = fitted(recipe, splits)
         training = Training(recipe, folder, splits, world, device, quiet=quiet or not world.first)
+        if recipe.begin is not None and (overwrite or training.checkpoints.latest() is None):
+            training.trainer.begin_with(Reasoner.from_pretrained(recipe.begin))
         if world.first:  # only now, when nothing that is missing or does not fit can stop the new run
             if overwrite:
                 folder.clear()

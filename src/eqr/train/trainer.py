@@ -85,6 +85,18 @@ class Trainer:
                 if stack is not None:
                     stack.compile()
 
+    def begin_with(self, weights: Reasoner) -> None:
+        """Take over the weights of a model of the same shapes, before the first step."""
+        try:
+            self.model.load_state_dict(weights.state_dict())
+        except RuntimeError as error:
+            reason = str(error).splitlines()[-1].strip()
+            raise UserError(
+                f"begin = {self.recipe.begin!r}: that model is built otherwise than the recipe's ({reason}); "
+                "change the recipe's model to it, or leave begin out"
+            ) from None
+        self.average.copy_(self.flat.vector)
+
     def step(self, wishes: Wishes = NO_WISHES) -> StepResult:
         """Take one optimizer step; all processes learn of the wishes of each."""
         with self.executor.alone():
