@@ -290,11 +290,14 @@ class Kills:
         """Start an attempt and kill it at a random moment, by what; None if it came to its end before."""
         whole = self.random.random() < self.whole
         number = self.random.choice(SIGNALS)
+        fresh, began = not run.exists(), time.monotonic()
         attempt = self._start(run, whole=whole)
         attempt.wait_until(self._moment(whole))
         if attempt.poll() is not None:
             if attempt.code:
                 raise SystemExit(f"ended by itself with {attempt.code}:\n{attempt.log.read_text()}")
+            if fresh:
+                self.seconds[whole] = time.monotonic() - began  # the machine may have become less busy
             return None
         phase = "whole process" if whole else self.watch.phase
         os.kill(attempt.pid, number)

@@ -31,6 +31,6 @@ def faults(first: str) -> int:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a setting of Linux's C library")
 def test_freed_memory_is_kept():
     kept, returned = faults("assert keep_freed_memory()"), faults("")
-    if returned < 1000:  # eight arrays of a hundred pages, twenty times
-        pytest.skip("the C library keeps freed memory here without being asked")
-    assert kept < returned / 4
+    assert kept < 1000, "eight arrays of a hundred pages, twenty times, would be 16,000"
+    if returned >= 1000:  # some versions of the library keep these without being asked
+        assert kept < returned / 4

@@ -167,6 +167,17 @@ def test_overwrite_begins_anew(straight, tmp_path):
     assert not (run / "last").is_symlink()
 
 
+@pytest.mark.parametrize("text", ['{"cake": 1}', "cake", "null"])
+def test_overwrite_knows_a_recipe_of_its_own(tmp_path, text):
+    mine = {"recipe.json": text, "summary.json": "mine", "best/config.json": "mine"}
+    (tmp_path / "best").mkdir()
+    for name, words in mine.items():
+        (tmp_path / name).write_text(words)
+    with pytest.raises(UserError, match=r"recipe\.json is no training run's"):
+        train(small_recipe(), tmp_path, overwrite=True, quiet=True)
+    assert {name: (tmp_path / name).read_text() for name in mine} == mine
+
+
 def contents(run):
     return {path.relative_to(run): path.read_bytes() for path in run.rglob("*") if path.is_file()}
 

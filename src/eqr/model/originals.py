@@ -7,6 +7,7 @@ compiled or distributed model, possibly with averaged weights beside, which are 
 import pickle
 import re
 import struct
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -174,7 +175,11 @@ def _unpickle(path: Path) -> Any:
     _require_uncompressed(path)
     try:
         # given a path, torch goes by the name's ending, and this one may be called anything
-        with torch.serialization.safe_globals(_stand_ins(path)), path.open("rb") as file:
+        with (
+            torch.serialization.safe_globals(_stand_ins(path)),
+            path.open("rb") as file,
+            warnings.catch_warnings(action="ignore"),  # what is odd about a file ends in an error of ours
+        ):
             return torch.load(file, map_location="cpu", weights_only=True)
     except _UNREADABLE as error:
         reason = re.split(r"[.\n]", str(error).strip())[0]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from eqr.data import GeneratedStream, Splits
 from eqr.errors import UserError
-from eqr.files import remove, write_json
+from eqr.files import read_object, remove, write_json
 from eqr.model.card import Measured
 from eqr.model.devices import local_device
 from eqr.model.reasoner import Reasoner
@@ -92,6 +92,8 @@ def require_place(recipe: Recipe, folder: RunFolder, *, resume: bool, overwrite:
     run, foreign = folder.path, folder.foreign()
     if foreign and not folder.recipe.is_file():
         raise UserError(f"{run} is not a training run ({foreign[0]} is in it); choose another --out")
+    if overwrite and folder.recipe.is_file() and not _is_recipe(folder.recipe):
+        raise UserError(f"{folder.recipe} is no training run's; move it away, or choose another --out")
     if folder.begun and not resume and not overwrite:
         raise UserError(f"{run} already exists; add --resume to go on or --overwrite to begin anew")
     if resume and not folder.begun:
@@ -106,6 +108,14 @@ def require_place(recipe: Recipe, folder: RunFolder, *, resume: bool, overwrite:
                 f"cannot resume {run}: the recipe has changed in {'; '.join(changed)}. "
                 "Undo the change, or train in another folder"
             )
+
+
+def _is_recipe(path: Path) -> bool:
+    """Whether a file is a recipe, as this or any other version of eqr wrote it."""
+    try:
+        return read_object(path).keys() >= {"name", "data", "model"}
+    except UserError:
+        return False
 
 
 class Training:
