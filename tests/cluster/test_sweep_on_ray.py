@@ -69,9 +69,12 @@ def test_twelve_runs_and_a_lost_node_end_as_on_one_machine(cluster, locally, tmp
     assert gathered(TWELVE, store) == gathered(TWELVE, locally)
 
 
-def test_a_killed_worker_goes_on_from_its_checkpoint_at_an_address(cluster, locally, tmp_path):
+def test_a_killed_worker_goes_on_from_its_checkpoint_at_an_address(cluster, tmp_path, monkeypatch):
     import ray
 
+    from eqr.cluster import executor as module
+
+    monkeypatch.setattr(module, "LOOK_EVERY", 0.0)
     long = make_sweep(RECIPE.replace(steps=400), ["seed=0"])
     job, address = long.points[0].job, f"file://{tmp_path / 'far'}"
     expected, store = Store(tmp_path / "expected"), Store(tmp_path / "store")

@@ -149,7 +149,8 @@ class _Crew:
         """Yield what ends within the grace, then let go."""
         deadline = time.monotonic() + GRACE
         while self.jobs and time.monotonic() < deadline:
-            yield from self.ended(POLL)
+            with suppress(UserError):  # the first node to refuse its job has been heard
+                yield from self.ended(POLL)
 
 
 def gpus(job: Job) -> int:

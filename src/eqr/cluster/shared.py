@@ -19,7 +19,7 @@ from eqr.files import make_folder
 from eqr.runs import CHECKPOINTS, DATA, LOCK, METRICS
 
 EVERY = 5.0
-"""Seconds between two looks for something new to copy."""
+"""Seconds between two looks for something new to copy, at most: young runs are looked at sooner."""
 
 
 class SharedPlace:
@@ -149,7 +149,9 @@ class _Follower:
         self._copy()
 
     def _follow(self) -> None:
-        while not self._over.wait(EVERY):
+        seconds = EVERY / 16
+        while not self._over.wait(seconds):
+            seconds = min(2 * seconds, EVERY)
             with suppress(OSError):  # a moment without network; the next round or the end tries again
                 self._copy()
 
