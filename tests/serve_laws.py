@@ -133,10 +133,12 @@ class ServerLaws:
         }
         assert "is not a digit" in post(url, "/v1/check", puzzle="x" * 16).json()["reason"]
 
-    def test_a_state_that_blew_up_is_still_json(self, url):
-        reply = post(url, puzzle=puzzles(1)[0], noise=1e38, depth=4, halt="never")
-        assert reply.status_code == 200
-        assert reply.json()["answers"][0]["residual"] is None
+    def test_noise_is_bounded(self, url):
+        asked = {"puzzle": puzzles(1)[0], "depth": 4, "halt": "never"}
+        assert post(url, **asked, noise=1e6).status_code == 200
+        refused = post(url, **asked, noise=1e38)
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["field"] == "noise"
 
     def test_pages_elsewhere_cannot_ask_and_the_page_cannot_be_led_astray(self, url):
         preflight = httpx.options(

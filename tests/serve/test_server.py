@@ -44,6 +44,15 @@ class TestServer(ServerLaws):
     """On this machine."""
 
 
+def test_a_state_that_blew_up_is_still_json():
+    broken = served()
+    broken.reasoner.embedding.data.fill_(float("inf"))
+    with running(broken) as (url, _):
+        reply = post(url, puzzle=puzzles(1)[0], depth=2, halt="never")
+        assert reply.status_code == 200
+        assert reply.json()["answers"][0]["residual"] is None
+
+
 def test_metrics_count_and_health_answers(server):
     url, office = server
     post(url, puzzle=puzzles(1)[0], depth=3, halt="never")
