@@ -1,6 +1,7 @@
 """One simulated cluster of three nodes with a core each, for all tests of this folder."""
 
 import os
+import sys
 
 import pytest
 
@@ -8,6 +9,8 @@ import pytest
 @pytest.fixture(scope="package")
 def cluster():
     pytest.importorskip("ray", reason="Ray is not installed: pip install 'eqr[cluster]'")
+    if sys.platform != "linux":
+        pytest.skip("Ray makes a cluster of several nodes on one machine on Linux only")
     from ray.cluster_utils import Cluster
 
     from eqr.cluster.connect import connected
