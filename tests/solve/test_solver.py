@@ -104,7 +104,7 @@ def test_racing_answers_every_puzzle_for_less():
 
 
 def test_a_verified_start_ends_the_search():
-    """Whatever the slots: the gang in which the first verified start ends is the last one."""
+    """Whatever the slots: the heat in which the first verified start ends is the last one."""
     reasoner, budget = Settling(PUZZLES, wrong=0.5), BUDGET.replace(breadth=32, abreast=4)
     everything = list(Solver(reasoner, budget=budget, select="residual").solve_many(PUZZLES.inputs))
     for slots in (3, 16, 64):

@@ -94,10 +94,10 @@ def speed(
     busy = _drained(halting, grids).utilisation
     mean_depth = max(round(halting.usage.segments / len(grids)), 1)
     # asks the same rule as the engine but never heeds it
-    deaf = AllOf(rules=(Spread(depth=depth), FixedDepth(depth=depth + 1)))
+    never_ends = AllOf(rules=(Spread(depth=depth), FixedDepth(depth=depth + 1)))
 
     def bare() -> int:
-        rollout(reasoner, grids[:slots], Budget(depth=mean_depth, halting=deaf))
+        rollout(reasoner, grids[:slots], Budget(depth=mean_depth, halting=never_ends))
         return slots * mean_depth
 
     works = [_turns(halting, grids, mean_depth), bare, _turns(fixed, grids, depth)]

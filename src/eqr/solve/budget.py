@@ -7,7 +7,7 @@ from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 from eqr.errors import UserError
 from eqr.model.config import Path, RandomStart, ReasonerConfig, Segments, Spread
 from eqr.solve.halting import OptionalHalting
-from eqr.solve.races import gang_size
+from eqr.solve.races import heat_size
 from eqr.value import Value
 
 MOST_BREADTH = 1 << 30
@@ -83,9 +83,9 @@ class Budget(Value):
         return self.race or self.until_verified
 
     @property
-    def gang(self) -> int:
+    def heat_size(self) -> int:
         """Starts of one puzzle that enter and leave together."""
-        return gang_size(self.breadth, self.abreast) if self.competes else 1
+        return heat_size(self.breadth, self.abreast) if self.competes else 1
 
     @property
     def uses_verifier(self) -> bool:

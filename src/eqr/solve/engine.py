@@ -88,8 +88,8 @@ class Engine:
         self.budget = budget or Budget()
         if slots < 1:
             raise UserError(f"slots = {slots}: the engine needs at least 1")
-        gang = self.budget.gang
-        self.slots = max(slots // gang, 1) * gang
+        heat = self.budget.heat_size
+        self.slots = max(slots // heat, 1) * heat
         self.usage = Usage()
         self._reasoner, self._window, self._task = reasoner, window, task
         self._executor = executor or shared_executor(reasoner.config, reasoner.embedding.device)

@@ -103,6 +103,6 @@ class Gather:
         winners: dict[int, int] = dict(
             zip(finished.puzzles[won].tolist(), finished.restarts[won].tolist(), strict=True)
         )
-        gang, breadth = self._budget.gang, self._budget.breadth
-        begun = ((start // gang + 1) * gang for start in winners.values())
+        heat, breadth = self._budget.heat_size, self._budget.breadth
+        begun = ((start // heat + 1) * heat for start in winners.values())
         return len(rows) + sum(max(breadth - count, 0) for count in begun)

@@ -43,9 +43,9 @@ class _Entry:
     next: int
     """The first start that has not begun."""
     end: int
-    """The starts before this one may begin now: in a race those of one gang, which begin together."""
+    """The starts before this one may begin now: in a race those of one heat, which begin together."""
     running: int = 0
-    """Starts of the gang under way."""
+    """Starts of the heat under way."""
 
     @property
     def starts(self) -> int:
@@ -53,7 +53,7 @@ class _Entry:
 
 
 class Line:
-    """Puzzles that wait; in a race, a puzzle's next gang joins the end once the last has run out."""
+    """Puzzles that wait; in a race, a puzzle's next heat joins the end once the last has run out."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -75,7 +75,7 @@ class Line:
         with self._changed:
             if self._closed:
                 raise RuntimeError("the engine was closed: it takes no more puzzles")
-            self._join(_Entry(puzzle, budget, 0, budget.gang if budget.competes else budget.breadth))
+            self._join(_Entry(puzzle, budget, 0, budget.heat_size if budget.competes else budget.breadth))
             self._changed.notify_all()
 
     def cancel(self, index: int) -> None:
@@ -102,7 +102,7 @@ class Line:
             return gone
 
     def draw(self, free: int, *, idle: bool) -> list[Ticket]:
-        """Give out tickets as long as they fit; if the slots are idle, a gang too large for them as well."""
+        """Give out tickets as long as they fit; if the slots are idle, a heat too large for them as well."""
         drawn: list[Ticket] = []
         with self._changed:
             while free > 0 and self._entries:
@@ -122,7 +122,7 @@ class Line:
         return drawn
 
     def settle(self, won: Iterable[int], ended: Iterable[int]) -> None:
-        """End the races that were won; where a gang has ended without a winner, let the next one wait.
+        """End the races that were won; where a heat has ended without a winner, let the next one wait.
 
         `ended` names the puzzle of every row that ended.
         """
@@ -138,7 +138,7 @@ class Line:
                 entry.running -= 1
                 if not entry.running:
                     del self._racing[index]
-                    entry.end = min(entry.next + entry.budget.gang, entry.budget.breadth)
+                    entry.end = min(entry.next + entry.budget.heat_size, entry.budget.breadth)
                     self._join(entry)
 
     def wait(self) -> bool:

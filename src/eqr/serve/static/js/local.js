@@ -29,7 +29,7 @@ export class Local {
     const verifying = settings.select === "verified" && settings.breadth > 1 && task.judged;
     const wins = ({ halted, complete, tokens }) =>
       (settings.race && halted) || (verifying && complete && task.accepts(puzzle, tokens));
-    for (const starts of gangs(settings.breadth, settings.race || verifying)) {
+    for (const starts of heats(settings.breadth, settings.race || verifying)) {
       for await (const event of advance(model, puzzle, settings, starts, wins, signal)) {
         if (event.frame) yield event;
         else candidates.push(event.candidate);
@@ -60,11 +60,11 @@ function reason(task, puzzle, answer) {
   return task.kind === "maze" ? "the marks are no shortest path" : (task.problems(answer)[0]?.reason ?? "cells are left blank");
 }
 
-function gangs(breadth, compete) {
+function heats(breadth, compete) {
   const most = compete ? ABREAST : BATCH;
   const size = Math.ceil(breadth / Math.ceil(breadth / most));
   const all = Array.from({ length: breadth }, (_, start) => start);
-  return Array.from({ length: Math.ceil(breadth / size) }, (_, gang) => all.slice(gang * size, (gang + 1) * size));
+  return Array.from({ length: Math.ceil(breadth / size) }, (_, heat) => all.slice(heat * size, (heat + 1) * size));
 }
 
 async function open(folder) {
