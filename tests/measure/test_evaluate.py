@@ -17,11 +17,12 @@ from eqr.data import PuzzleSet
 from eqr.data.generated import generate
 from eqr.errors import UserError
 from eqr.measure.code import DECIDING, essence
-from eqr.measure.evaluate import Sweep, Workers, evaluate, fill, run_parts
+from eqr.measure.evaluate import Sweep, evaluate, fill, run_parts
 from eqr.measure.table import CandidateTable, Manifest, model_digest
 from eqr.solve import Budget, FirstToHalt, HaltHead, LowestResidual, MajorityVote, load_reasoner
 from eqr.solve.engine import Engine
 from eqr.tasks import task_named
+from eqr.train.distributed import World
 from settling import Settling, assert_equal_up_to_rounding, puzzles_4x4
 
 PUZZLES = puzzles_4x4(30)
@@ -244,7 +245,7 @@ def test_ranks_fill_the_table_of_one_process(tmp_path):
     one = tmp_path / "one" / "depth-12-breadth-3"
     table = CandidateTable.open(tmp_path / "two", CandidateTable.load(one).manifest)
     for rank in (1, 0):
-        fill(table, Settling(PUZZLES, stuck=0.3), PUZZLES, workers=Workers(rank=rank, world=2), quiet=True)
+        fill(table, Settling(PUZZLES, stuck=0.3), PUZZLES, world=World(rank, 2), quiet=True)
     for name, array in columns(one).items():
         assert_equal_up_to_rounding(array, columns(tmp_path / "two")[name], name)
 
@@ -275,20 +276,21 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from settling import Settling, assert_equal_up_to_rounding, puzzles_4x4
+import torch
 import eqr.measure.evaluate as module
 from eqr.solve import Budget, HaltHead, MajorityVote
+from eqr.train.distributed import joined
 module.part_size = lambda breadth: 8
-workers = module.Workers.from_environment()
-workers.connect()
 puzzles = puzzles_4x4(30)
 sweep = module.Sweep(budget=Budget(halting=HaltHead()), depths=(4, 12), breadths=(1, 3),
                      select={{"majority": MajorityVote()}})
 reasoner = Settling(puzzles, stuck=0.3)
-said = module.evaluate(reasoner, puzzles, sweep, Path({out!r}), workers=workers, quiet=True)
-if workers.rank == 0:
-    print(json.dumps(said))
+with joined(torch.device("cpu")) as world:
+    found = module.evaluate(reasoner, puzzles, sweep, Path({out!r}), world=world, quiet=True)
+if world.first:
+    print(json.dumps(found))
 else:
-    assert said is None
+    assert found is None
 """
 
 

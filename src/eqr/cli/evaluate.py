@@ -107,39 +107,43 @@ def _run(
     quiet: bool,
 ) -> dict[str, Any] | None:
     """Evaluate and keep the result beside the candidates; None in all processes but the first."""
+    from datetime import timedelta
+
+    import torch
+
     from eqr.data import load_split
     from eqr.data.splits import sample
     from eqr.files import write_json
-    from eqr.measure.evaluate import Workers, evaluate
+    from eqr.measure.evaluate import evaluate
     from eqr.solve import load_reasoner
     from eqr.tasks import task_named
+    from eqr.train.distributed import joined
     from eqr.train.sources import run_data
 
-    workers = Workers.from_environment()
     puzzles = load_split(data or run_data(Path(model)), split)
     reasoner = load_reasoner(model, device=device).for_task(task_named(puzzles.task))
     sweep = sweep.for_model(reasoner.config)
     if limit is not None and limit != len(puzzles):
         puzzles = sample(puzzles, limit, seed=0)
     folder = out or _default_out(model, reasoner, puzzles, sweep, split)
-    workers.connect()
-    quiet = quiet or workers.rank > 0
-    said = evaluate(
-        reasoner,
-        puzzles,
-        sweep,
-        folder,
-        slots=slots,
-        workers=workers,
-        filler=filler,
-        overwrite=overwrite,
-        quiet=quiet,
-    )
-    if said is None:
+    # processes only wait for one another, and as long as the last of them works
+    with joined(torch.device("cpu"), patience=timedelta(days=7)) as world:
+        found = evaluate(
+            reasoner,
+            puzzles,
+            sweep,
+            folder,
+            slots=slots,
+            world=world,
+            filler=filler,
+            overwrite=overwrite,
+            quiet=quiet or not world.first,
+        )
+    if found is None:
         return None
-    said = {"split": split, **sweep.to_json(), **said, "out": str(folder)}
-    write_json(folder / "evaluation.json", said)
-    return said
+    found = {"split": split, **sweep.to_json(), **found, "out": str(folder)}
+    write_json(folder / "evaluation.json", found)
+    return found
 
 
 @contextmanager

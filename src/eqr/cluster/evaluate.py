@@ -17,9 +17,9 @@ from eqr.progress import progress
 
 if TYPE_CHECKING:
     from eqr.data import PuzzleSet
-    from eqr.measure.evaluate import Workers
     from eqr.measure.table import CandidateTable
     from eqr.model.reasoner import Reasoner
+    from eqr.train.distributed import World
 
 AHEAD = 2
 """Parts handed out for each core or GPU of the cluster: one it works on, one that waits for it."""
@@ -40,7 +40,7 @@ class RayFiller:
         puzzles: "PuzzleSet",
         *,
         slots: int,
-        workers: "Workers | None" = None,
+        world: "World | None" = None,
         quiet: bool = False,
     ) -> None:
         """Run what is missing, writing each part as it comes back."""

@@ -5,11 +5,9 @@ starts of the widest. Only races are run one by one, because a race's cost depen
 `torchrun` each process fills its own parts of the same table, and the first one scores it.
 """
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,6 +33,7 @@ from eqr.solve.line import Puzzle
 from eqr.solve.selection import FirstToHalt, SelectionRule, named_selections, parse_selection
 from eqr.tasks import task_named
 from eqr.tasks.base import Task
+from eqr.train.distributed import World
 
 PART = 512
 """Starts saved at a time, and done by one worker: those that end last have the slots to themselves."""
@@ -44,33 +43,6 @@ MOST_BYTES = 8 << 30
 """Candidates of one part, which are in memory at once."""
 RULES = ("residual", "logits", "majority", "halt", "verified")
 """Selection rules that are scored where nobody names any."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Workers:
-    """This process among those that share the work."""
-
-    rank: int = 0
-    world: int = 1
-
-    @classmethod
-    def from_environment(cls) -> "Workers":
-        """Read what `torchrun` says; without it, there is one process."""
-        return cls(rank=int(os.environ.get("RANK", "0")), world=int(os.environ.get("WORLD_SIZE", "1")))
-
-    def connect(self) -> None:
-        """Join the other processes."""
-        import torch.distributed as dist
-
-        if self.world > 1 and not dist.is_initialized():
-            dist.init_process_group("gloo", timeout=timedelta(days=7))
-
-    def wait(self) -> None:
-        """Return once every process is here."""
-        import torch.distributed as dist
-
-        if self.world > 1:
-            dist.barrier()
 
 
 class Filler(Protocol):
@@ -83,7 +55,7 @@ class Filler(Protocol):
         puzzles: PuzzleSet,
         *,
         slots: int,
-        workers: Workers | None,
+        world: World | None,
         quiet: bool,
     ) -> None:
         """Leave no part of the table missing, once all processes are done."""
@@ -158,16 +130,16 @@ def evaluate(
     out: Path,
     *,
     slots: int = SLOTS,
-    workers: Workers | None = None,
+    world: World | None = None,
     filler: Filler | None = None,
     overwrite: bool = False,
     quiet: bool = False,
 ) -> dict[str, Any] | None:
     """Run what is not in `out` yet, score it, and return plain data; None in all processes but the first.
 
-    `filler` runs the missing parts in another way than this process and those of `workers` would.
+    `filler` runs the missing parts in another way than this process and those of `world` would.
     """
-    workers = workers or Workers()
+    world = world or World()
     task = fitting_task(reasoner, puzzles)
     model = model_digest(reasoner)
     select = named_selections(sweep.select)
@@ -185,15 +157,15 @@ def evaluate(
             part=part_size(budget.breadth),
         )
         folder = out / f"depth-{budget.depth}-breadth-{budget.breadth}"
-        if workers.rank == 0:
+        if world.first:
             CandidateTable.open(folder, manifest, overwrite=overwrite)
-        workers.wait()
+        world.together()
         table = CandidateTable.open(folder, manifest)
-        (filler or fill)(table, reasoner, puzzles, slots=slots, workers=workers, quiet=quiet)
-        workers.wait()
-        if workers.rank == 0:
+        (filler or fill)(table, reasoner, puzzles, slots=slots, world=world, quiet=quiet)
+        world.together()
+        if world.first:
             budgets += score(table, puzzles, task, reasoner, breadths, select)
-    if workers.rank:
+    if not world.first:
         return None
     return {"task": task.name, "model": model, "data": puzzles.digest, "n": len(puzzles), "budgets": budgets}
 
@@ -221,13 +193,13 @@ def fill(
     puzzles: PuzzleSet,
     *,
     slots: int = SLOTS,
-    workers: Workers | None = None,
+    world: World | None = None,
     quiet: bool = False,
 ) -> None:
     """Run the parts that are missing from a table and are this process's, saving each as it completes."""
-    workers = workers or Workers()
+    world = world or World()
     manifest = table.manifest
-    numbers = [n for n in table.missing() if n % workers.world == workers.rank]
+    numbers = [n for n in table.missing() if n % world.size == world.rank]
     starts = sum(map(manifest.starts, numbers))
     since = time.perf_counter()
     with progress(manifest.label, starts, unit="starts", quiet=quiet or not starts) as shown:

@@ -72,12 +72,12 @@ class World:
 
 
 @contextmanager
-def joined(device: torch.device) -> Iterator[World]:
-    """Join the job that `torchrun` started, if it did."""
+def joined(device: torch.device, *, patience: timedelta = timedelta(minutes=10)) -> Iterator[World]:
+    """Join the job that `torchrun` started, if it did; one that keeps the others waiting longer is lost."""
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield World()
         return
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(minutes=10))
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=patience)
     try:
         yield World(dist.get_rank(), dist.get_world_size())
     finally:
