@@ -1,7 +1,7 @@
 """Change `solve`, `train` and `measure`, one small mutation at a time, and see whether their tests notice.
 
 Run: python -m pip install cosmic-ray==8.7.0
-     python benchmarks/mutants.py [--each 60] [--seed 0] [--only solve/halting] [--session mutants.sqlite]
+     python benchmarks/mutants.py [--each 60] [--seed 0] [--only solve/halting ...] [--session FILE]
 
 Mutations come from cosmic-ray, and its `cr-report` and `cr-html` read the session, from which another call
 goes on. Of each package `--each` places are drawn at random and one mutation of each, as eleven ways to spoil
@@ -47,7 +47,7 @@ TESTS: dict[str, str] = {
     "solve/candidates": "solve/test_selection solve/test_engine",
     "solve/cohort": "solve/test_engine solve/test_serving",
     "solve/engine": "solve/test_engine solve/test_serving",
-    "solve/gather": "solve/test_engine",
+    "solve/gather": "solve/test_engine solve/test_solver",
     "solve/halting": "solve/test_halting",
     "solve/line": "solve/test_serving solve/test_solver",
     "solve/plain": "solve/test_solver serve/test_server",
@@ -99,10 +99,10 @@ def main() -> None:
     )
     parser.add_argument("--each", type=int, default=60, help="mutants of each package")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", help="a package or module")
+    parser.add_argument("--only", nargs="+", default=[""], help="packages or modules, such as solve/halting")
     parser.add_argument("--session", type=Path, default=Path("mutants.sqlite"))
     options = parser.parse_args()
-    modules = [name for name in TESTS if name.startswith(options.only or "")]
+    modules = [name for name in TESTS if name.startswith(tuple(options.only))]
     with use_db(options.session, WorkDB.Mode.create) as session, tempfile.TemporaryDirectory() as place:
         if session.num_work_items == 0:
             session.add_work_items(drawn(modules, options.each, options.seed))

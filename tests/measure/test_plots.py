@@ -141,7 +141,8 @@ def test_edge_cases_draw(figures):
     one = scaling.scaling_rows(run_traces(MODEL, PUZZLES, Budget(depth=1), quiet=True))
     perfect = [replace(row, exact=1.0, low=1.0, high=1.0, residual=0.0) for row in one]
     for rows in (one, perfect):
-        drawn(plots.accuracy_against_residual(rows))
+        (errors, *_) = drawn(plots.accuracy_against_residual(rows)).figure.axes
+        assert errors.get_yscale() == "log", "near 100% the deeper half would be one blob"
         drawn(plots.depth_and_breadth(rows))
     residuals = np.full((3, 4), 0.1, np.float32)
     drawn(plots_landscape.residual_traces(residuals, np.ones(3, bool)))

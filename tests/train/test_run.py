@@ -15,6 +15,7 @@ from small_runs import small_recipe
 from eqr.errors import UserError
 from eqr.files import read_json, write_json
 from eqr.model.reasoner import Reasoner
+from eqr.signals import Stopped, stoppable
 from eqr.train.checkpoint import Checkpoint, Checkpoints, read
 from eqr.train.evaluate import Score
 from eqr.train.halting import OracleHalt
@@ -399,6 +400,19 @@ def test_an_interrupt_checkpoints_and_leaves_the_test_set_alone(straight, tmp_pa
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     train(small_recipe(), run, resume=True, quiet=True)
     assert_same_run(straight[0], run)
+
+
+def test_a_signal_during_set_up_leaves_the_place_as_it_was(tmp_path, monkeypatch):
+    def struck(*_, **__):
+        signal.raise_signal(signal.SIGTERM)
+
+    for part in ("load_data", "Trainer"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"eqr.train.run.{part}", struck)
+            with stoppable(), pytest.raises(Stopped):
+                train(small_recipe(), tmp_path / part, quiet=True)
+        assert {path.name for path in tmp_path.glob(f"{part}/*")} <= {"data"}
+    train(small_recipe(steps=2), tmp_path / "Trainer", quiet=True)
 
 
 @pytest.mark.slow
