@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from eqr.cpu.gated import GATED_MLP
-from eqr.cpu.operators import Kernel, operator
+from eqr.cpu.operators import Kernel, only_numbers, operator
 from eqr.model.counters import choose, uniform
 from eqr.model.layers import attend, gate, gated_mlp
 from eqr.model.operator import add_noise, damp_and_add_noise
@@ -128,6 +128,38 @@ def test_who_sees_what(spied):
     traced = torch.jit.trace(lambda h: mlp(h, UP, DOWN, 1), (H,), check_trace=False)
     assert set(ran) == {"definition"}
     assert "eqr::" not in str(traced.graph)
+
+
+def test_numbers_are_told_from_what_is_more():
+    weights = UP.clone().requires_grad_()
+    assert only_numbers([H, weights])
+    with torch.inference_mode():
+        assert only_numbers([H, weights])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not only_numbers([H, weights])
+    assert not only_numbers([H.to("meta")])
+    with forward_ad.dual_level():
+        assert only_numbers([H])
+        assert not only_numbers([UP, forward_ad.make_dual(H, H)])
+    seen: list[bool] = []
+
+    def ask(h: Tensor) -> Tensor:
+        seen.append(only_numbers([h, weights]))
+        return h * 2.0
+
+    torch.func.vmap(ask)(torch.stack((H, H)))
+    torch.func.jvp(ask, (H,), (H,))
+    torch.func.vjp(ask, H)
+    torch.jit.trace(ask, (H,), check_trace=False)
+    torch.compile(ask, backend="eager", fullgraph=True)(H)
+
+    class Asking(torch.nn.Module):
+        def forward(self, h: Tensor) -> Tensor:
+            return ask(h)
+
+    torch.export.export(Asking(), (H,), strict=False)
+    assert not any(seen)
+    assert len(seen) >= 5
 
 
 def test_lists_of_tensors_keep_their_places():

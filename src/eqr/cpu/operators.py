@@ -62,6 +62,23 @@ def operator(
     return register
 
 
+def only_numbers(tensors: Sequence[Tensor]) -> bool:
+    """Ask the dispatcher whether tensors are nothing but numbers on the cpu, so that a kernel may have them.
+
+    For what is too large to be an operator; everybody who would look inside one makes this false.
+    """
+    answer: bool = not torch.compiler.is_compiling() and torch.ops.eqr.only_numbers.default(list(tensors))
+    return answer
+
+
+def _register_only_numbers() -> None:
+    LIBRARY.define("only_numbers(Tensor[] tensors) -> bool")
+    for key in ("CompositeImplicitAutograd", *_LOOKS_INSIDE, "FuncTorchDynamicLayerFrontMode"):
+        LIBRARY.impl("only_numbers", lambda _: False, key)
+    LIBRARY.impl("only_numbers", lambda _: True, "CPU")
+    LIBRARY.impl("only_numbers", lambda tensors: not any(map(_has_tangent, tensors)), "AutogradCPU")
+
+
 def _unrecorded(definition: Callable[..., Tensor], kernel: Kernel) -> Callable[..., Tensor]:
     def run(*given: Any) -> Tensor:
         return kernel.run(*given) if kernel.takes(*given) else definition(*given)
@@ -140,3 +157,6 @@ def _flat(given: Sequence[Any]) -> list[Any]:
 def _nested(layout: _Layout, flat: Sequence[Any]) -> list[Any]:
     values = iter(flat)
     return [next(values) if count is None else list(islice(values, count)) for count in layout]
+
+
+_register_only_numbers()

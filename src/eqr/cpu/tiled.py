@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
+from eqr.cpu.operators import only_numbers
 from eqr.cpu.sweeps import EPSILON, is_float32, small_enough
 
 LARGEST_WEIGHTS = 1 << 18
@@ -18,25 +18,13 @@ LARGEST_WEIGHTS = 1 << 18
 
 def fits(h: Tensor, weights: Iterable[Tensor]) -> bool:
     """Whether an MLP of these weights on h runs tile by tile."""
-    return swept(h, *weights) and not torch.is_autocast_enabled("cpu")
+    return swept(h, *weights)
 
 
 def swept(h: Tensor, *others: Tensor) -> bool:
     """Whether the calling thread should sweep h by a compiled kernel, by the addresses of all."""
     tensors = (h, *others)
-    plain = h.is_cpu and is_float32(*tensors) and not any(map(_transformed, tensors))
-    return plain and small_enough(h)
-
-
-def _transformed(tensor: Tensor) -> bool:
-    """Whether a tensor stands for more than its numbers: to a compiler, a tracer or a function transform."""
-    return (
-        torch.compiler.is_compiling()
-        or type(tensor) not in (Tensor, torch.nn.Parameter)
-        or forward_ad._current_level >= 0
-        or torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-        or torch._C._get_tracing_state() is not None
-    )
+    return only_numbers(tensors) and is_float32(*tensors) and small_enough(h)
 
 
 def is_small(up: Tensor, down: Tensor) -> bool:
