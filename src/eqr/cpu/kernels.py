@@ -63,6 +63,7 @@ _float_of = _reinterpret(types.int32, types.float32, ir.FloatType())
 
 # sums may be reordered, which is what lets them use the vector unit; nothing else is loosened
 compiled_fast: Any = partial(compiled, error_model="numpy", fastmath={"contract", "reassoc"})
+inline_fast: Any = njit(error_model="numpy", fastmath={"contract", "reassoc"})
 # reordering would cancel the rounding trick
 _exact: Any = partial(compiled, error_model="numpy", fastmath={"contract"})
 

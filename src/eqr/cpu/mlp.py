@@ -15,7 +15,7 @@ import math
 import numpy as np
 from numba import njit
 
-from eqr.cpu.kernels import F4, compiled_fast, indices, matrix
+from eqr.cpu.kernels import F4, compiled_fast, indices, inline_fast, matrix
 from eqr.cpu.vectors import BYTES, LANES, ROWS, gate_gradient_vector, gate_vector, multiply, multiply_add
 
 _ZERO, _ONE = F4(0.0), F4(1.0)
@@ -67,7 +67,7 @@ def _gate_gradient(both, gated):
             gate_gradient_vector(g + j, g + half + j, towards + j)
 
 
-@njit
+@inline_fast
 def _deliver(spoken, h, first, count, width, said, out, scales, epsilon):
     """Write what a tile says, or R(h + said)."""
     if out == 0:
@@ -153,11 +153,16 @@ def _fill(tile, h, table, arms, first, count, rows, width):
     tile[count:] = _ZERO
 
 
-@compiled_fast
-def forward(h, table, arms, places, rows, width, up, down, hidden, said, out, scales, epsilon):
-    """Run the MLP at places x rows; the inputs of one are `arms` rows of h, its output is one of `width`."""
+@inline_fast
+def laid_out(up, down, inputs, hidden, width):
+    """Lay weights out for `run`."""
+    return _both_turned(up, inputs, hidden, hidden), _turned(down, width, hidden)
+
+
+@inline_fast
+def run(h, table, arms, places, rows, width, ups, downs, hidden, said, out, scales, epsilon):
+    """`forward` with weights that are laid out already."""
     inputs, total = arms * width, places * rows
-    ups, downs = _both_turned(up, inputs, hidden, hidden), _turned(down, width, hidden)
     slack = np.zeros((ROWS + 1, _padded(2 * hidden)), dtype=F4)
     tile, both = np.zeros((ROWS, _padded(inputs)), dtype=F4), slack[:ROWS]
     gated, spoken = np.empty((ROWS, _padded(hidden)), dtype=F4), np.empty((ROWS, _padded(width)), dtype=F4)
@@ -173,7 +178,14 @@ def forward(h, table, arms, places, rows, width, up, down, hidden, said, out, sc
         _deliver(spoken, h, first, count, width, said, out, scales, epsilon)
 
 
-@njit
+@compiled_fast
+def forward(h, table, arms, places, rows, width, up, down, hidden, said, out, scales, epsilon):
+    """Run the MLP at places x rows; the inputs of one are `arms` rows of h, its output is one of `width`."""
+    ups, downs = laid_out(up, down, arms * width, hidden, width)
+    run(h, table, arms, places, rows, width, ups, downs, hidden, said, out, scales, epsilon)
+
+
+@inline_fast
 def _fill_inner(tile, towards, out, scales, first, count, width):
     """Read gradients of what was said: as they are, or through the normalisation."""
     for i in range(count):
@@ -212,24 +224,43 @@ def _hand_back(tile, inner, to_h, table, arms, first, count, rows, width, add_in
                         target[j] += arm[j]
 
 
-@compiled_fast
-def gradient(
-    h, table, arms, places, rows, width, up, down, hidden, towards, out, scales, to_h, to_up, to_down
-):
-    """Gradients of `forward`, given that of R(h + said) with its `out` and `scales`, or that of `said`.
+@inline_fast
+def laid_out_back(up, down, inputs, hidden, width):
+    """Lay weights out for `run_back`: both ways up, and down as it is, padded."""
+    turned = _both_turned(up, inputs, hidden, _padded(hidden))
+    return turned, _halves_padded(up, inputs, hidden), _columns_padded(down, width, hidden)
 
-    With a table, `towards` is that of what was said even so, and what the inputs get is added to `to_h`.
-    """
-    inputs, half = arms * width, _padded(hidden)
-    columns, wide, total = _padded(inputs), _padded(width), places * rows
-    ups, upright = _both_turned(up, inputs, hidden, half), _halves_padded(up, inputs, hidden)
-    downs = _columns_padded(down, width, hidden)
+
+@inline_fast
+def no_sums(inputs, hidden, width):
+    """Zeros for `run_back` to add weights' gradients to: up's and down's, padded."""
+    half = _padded(hidden)
+    return (
+        np.zeros((_tiled(2 * half), _padded(inputs)), dtype=F4),
+        np.zeros((_tiled(width), half), dtype=F4),
+    )
+
+
+@inline_fast
+def hand_over(ups_sum, downs_sum, to_up, to_down, inputs, hidden, width):
+    """Write what `run_back` added up, without the padding."""
+    ups_out, downs_out = matrix(to_up, 2 * hidden, inputs), matrix(to_down, width, hidden)
+    for j in range(hidden):
+        ups_out[j] = ups_sum[j, :inputs]
+        ups_out[hidden + j] = ups_sum[_padded(hidden) + j, :inputs]
+    downs_out[:] = downs_sum[:width, :hidden]
+
+
+@inline_fast
+def run_back(
+    h, table, arms, places, rows, width, ups, upright, downs, towards, out, scales, to_h, ups_sum, downs_sum
+):
+    """`gradient` with weights that are laid out, adding to sums of weights' gradients."""
+    columns, half, total = _padded(arms * width), downs.shape[1], places * rows
     # sums over a tile take its columns by whole tiles too, hence the slack behind them
-    tile, inner = np.zeros((ROWS, columns), dtype=F4), np.zeros((ROWS + 1, wide + ROWS), dtype=F4)
+    tile, inner = np.zeros((ROWS, columns), dtype=F4), np.zeros((ROWS + 1, _padded(width) + ROWS), dtype=F4)
     both, gated = np.zeros((ROWS + 1, 2 * half + ROWS), dtype=F4), np.empty((ROWS, half), dtype=F4)
     back = np.empty((ROWS, columns), dtype=F4)
-    ups_sum = np.zeros((_tiled(2 * half), columns), dtype=F4)
-    downs_sum = np.zeros((_tiled(width), half), dtype=F4)
     for first in range(0, total, ROWS):
         count = min(ROWS, total - first)
         _fill(tile, h, table, arms, first, count, rows, width)
@@ -241,8 +272,21 @@ def gradient(
         _add_product(ups_sum, both.T, tile)
         _set_product(back, both, upright)
         _hand_back(back, inner, to_h, table, arms, first, count, rows, width, out != 0)
-    ups_out, downs_out = matrix(to_up, 2 * hidden, inputs), matrix(to_down, width, hidden)
-    for j in range(hidden):
-        ups_out[j] = ups_sum[j, :inputs]
-        ups_out[hidden + j] = ups_sum[half + j, :inputs]
-    downs_out[:] = downs_sum[:width, :hidden]
+
+
+@compiled_fast
+def gradient(
+    h, table, arms, places, rows, width, up, down, hidden, towards, out, scales, to_h, to_up, to_down
+):
+    """Gradients of `forward`, given that of R(h + said) with its `out` and `scales`, or that of `said`.
+
+    With a table, `towards` is that of what was said even so, and what the inputs get is added to `to_h`.
+    """
+    inputs = arms * width
+    ups, upright, downs = laid_out_back(up, down, inputs, hidden, width)
+    ups_sum, downs_sum = no_sums(inputs, hidden, width)
+    run_back(
+        h, table, arms, places, rows, width, ups, upright, downs, towards, out, scales, to_h,
+        ups_sum, downs_sum,
+    )  # fmt: skip
+    hand_over(ups_sum, downs_sum, to_up, to_down, inputs, hidden, width)

@@ -21,9 +21,14 @@ class Block(nn.Module):
         make = ConvChannelMlp if config.convolution else ChannelMlp
         self.channels: nn.Module = make(config, generator)
 
+    @property
+    def mixer(self) -> nn.Module:
+        """The layer in which sites look at one another."""
+        return self.get_submodule(self._mixer)
+
     def forward(self, h: Tensor) -> Tensor:
         """Apply both mixers to h (sites, rows, width)."""
-        mixed: Tensor = self.channels(self.get_submodule(self._mixer)(h))
+        mixed: Tensor = self.channels(self.mixer(h))
         return mixed
 
 

@@ -31,6 +31,10 @@ class Exchange(nn.Module, ABC):
         # follows the model to its device, is never saved: the config says it all
         self.register_buffer(name, table, persistent=False)
 
+    @abstractmethod
+    def tables(self) -> dict[str, int]:
+        """Return the addresses and sizes by which `eqr.cpu.segment.Plan` knows the tables."""
+
     def parts(self, places: Tensor) -> tuple[Tensor, ...]:
         """View the places of each MLP."""
         return torch.split(places, list(self.sizes))
@@ -126,6 +130,19 @@ class Factors(Exchange):
         self._keep("factors", counts.clamp(min=1).float().rsqrt())
         self._keep("memberships", torch.from_numpy(_memberships(members.numpy(), sites)))
 
+    def tables(self) -> dict[str, int]:
+        """Only groups."""
+        return {
+            "arms": 1,
+            "table": 0,
+            "groups": len(self.members),
+            "members": self.members.data_ptr(),
+            "most_members": self.members.shape[1],
+            "factors": self.factors.data_ptr(),
+            "memberships": self.memberships.data_ptr(),
+            "most_memberships": self.memberships.shape[1],
+        }
+
     def collect(self, h: Tensor) -> Tensor:
         """Sum members; the factor keeps the size of the sum independent of their number."""
         if swept(h) and not (torch.is_grad_enabled() and h.requires_grad):
@@ -195,6 +212,11 @@ class Cross(Exchange):
         table = np.stack([cells[arm].reshape(-1) for arm in arms], axis=1)
         self._keep("arms", torch.from_numpy(table.astype(np.int64)))
         self.sizes = (rows * columns,)
+
+    def tables(self) -> dict[str, int]:
+        """Only arms."""
+        names = "groups", "members", "most_members", "factors", "memberships", "most_memberships"
+        return {"arms": self.ARMS, "table": self.arms.data_ptr(), **dict.fromkeys(names, 0)}
 
     def collect(self, h: Tensor) -> Tensor:
         """Put the five side by side."""

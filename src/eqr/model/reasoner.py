@@ -16,6 +16,7 @@ from eqr.errors import UserError
 from eqr.model.blocks import Stack
 from eqr.model.config import Path, Positions, ReasonerConfig
 from eqr.model.counters import NoiseBank
+from eqr.model.fused import Noise, Segment, can_fuse, fused
 from eqr.model.layers import matrix, scaled_normal
 from eqr.model.operator import Bare, Damped, Numbered, Wrapped, run_segment, strayed
 from eqr.model.saving import Saved
@@ -137,10 +138,21 @@ class Reasoner(Saved):
         `depths` (rows,) int64 counts the segments each row has behind it, so that noise is fresh; `path`
         overrides damping and noise for this run; `tracked` is the gradient window in applications.
         """
-        wrapped = self._wrap(path or self.config.path, keys + (depths << 20))
+        path, keys = path or self.config.path, keys + (depths << 20)
         # a run of rows cut out of a batch must round as the same rows do alone
         state = State(*(latent.contiguous() for latent in state.tensors()))
-        return run_segment(state, x, self._moves, wrapped, tracked=tracked)
+
+        def compose(state: State, x: Tensor) -> State:
+            return run_segment(state, x, self._moves, self._wrap(path, keys), tracked=tracked)
+
+        stacks = (self.stack,) if self.answer_stack is None else (self.stack, self.answer_stack)
+        if self._wrappers or path.learned_noise or not can_fuse(stacks, state, x):
+            return compose(state, x)
+        noise = None
+        if path.noise:
+            bank = self.noise_bank(keys.device)
+            noise = Noise(bank.vectors, bank.choose(keys, len(self._moves), len(x)), path.noise)
+        return fused(Segment(stacks, self._moves, path.damping, noise, tracked, compose), state, x)
 
     def wrapped_by(self, *wrappers: Callable[[Numbered], Numbered]) -> Self:
         """Return this model, weights shared, with wrappers of your own around damping and noise.

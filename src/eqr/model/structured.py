@@ -20,11 +20,15 @@ class NeighbourMlp(nn.Module):
         super().__init__()
         self.up = matrix(2 * hidden, Cross.ARMS * config.width, generator)
         self.down = matrix(config.width, hidden, generator)
-        self.cross = Cross(config.rows, config.columns)
+        self.along = Cross(config.rows, config.columns)
+
+    def mlps(self) -> list[tuple[Tensor, Tensor]]:
+        """Return up and down."""
+        return [(self.up, self.down)]
 
     def forward(self, h: Tensor) -> Tensor:
         """Mix cells with their neighbours."""
-        return exchange(h, self.cross, [self.up], [self.down])
+        return exchange(h, self.along, [self.up], [self.down])
 
 
 class GroupMlp(nn.Module):
@@ -33,15 +37,19 @@ class GroupMlp(nn.Module):
     def __init__(self, config: ReasonerConfig, hidden: int, generator: torch.Generator) -> None:
         super().__init__()
         families = config.families()
-        self.factors = Factors(tuple(families.values()), config.tokens)
+        self.along = Factors(tuple(families.values()), config.tokens)
         # pairs, because a dictionary would be sorted, and weights come in the order of the families
         self.up = nn.ParameterDict([(name, matrix(2 * hidden, config.width, generator)) for name in families])
         # each site hears several groups, so each speaks more softly
         self.down = nn.ParameterDict([(name, _softly(config.width, hidden, generator)) for name in families])
 
+    def mlps(self) -> list[tuple[Tensor, Tensor]]:
+        """Return up and down of each family, in the order of its places."""
+        return list(zip(self.up.values(), self.down.values(), strict=True))
+
     def forward(self, h: Tensor) -> Tensor:
         """Let the members of every group exchange what they hold."""
-        return exchange(h, self.factors, list(self.up.values()), list(self.down.values()))
+        return exchange(h, self.along, list(self.up.values()), list(self.down.values()))
 
 
 def _softly(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:

@@ -1,0 +1,198 @@
+"""A segment of a small structured operator as one function with one gradient, run by `eqr.cpu.segment`.
+
+It is what `eqr.model.operator.run_segment` composes application by application, for plain float32 tensors on
+cpu and the paper's own wrappers, damping and noise. Everything else is left to that loop.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from eqr.model.blocks import Stack
+from eqr.model.config import Move
+from eqr.model.exchange import Exchange
+from eqr.model.layers import ChannelMlp
+from eqr.model.passes import EPSILON
+from eqr.model.state import State
+from eqr.model.structured import GroupMlp, NeighbourMlp
+from eqr.model.tiled import fits, is_small
+
+if TYPE_CHECKING:
+    from eqr.cpu.segment import Plan
+
+CACHE_NUMBERS = 1 << 18
+"""Numbers that a core's own cache holds: all states of the rows that are carried together."""
+_MOVES = {move: number for number, move in enumerate(Move)}
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What is added after each application: scale * vectors[chosen]."""
+
+    vectors: Tensor
+    chosen: Tensor
+    """(applications, sites, rows)."""
+    scale: float
+
+
+@dataclass(frozen=True)
+class Segment:
+    """All of a segment but its tensors."""
+
+    stacks: tuple[Stack, ...]
+    """One, or scratch's and answer's."""
+    moves: Sequence[Move]
+    damping: float
+    noise: Noise | None
+    tracked: int | None
+    compose: Callable[[State, Tensor], State]
+    """The same application by application, for gradients that are differentiated again."""
+
+
+def can_fuse(stacks: Sequence[Stack], state: State, x: Tensor) -> bool:
+    """Whether the kernels are for a segment of these blocks on these tensors."""
+    weights = _weights(stacks)
+    given = (*state.tensors(), x.contiguous())
+    return bool(weights) and all(fits(tensor, weights) for tensor in given)
+
+
+def fused(segment: Segment, state: State, x: Tensor) -> State:
+    """Advance a state by one segment."""
+    given, weights = (*state.tensors(), x.contiguous()), _weights(segment.stacks)
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*given, *weights)):
+        return State(*_Fused.apply(segment, *given, *weights))  # type: ignore[no-untyped-call]  # PyTorch's own
+    return State(*_Run(segment, given, weights, first=len(segment.moves)).forward())
+
+
+def _weights(stacks: Sequence[Stack]) -> list[Tensor]:
+    """Up and down of each MLP of each block, the channels' last; nothing if there is anything else."""
+    found: list[Tensor] = []
+    for block in (block for stack in stacks for block in stack.blocks):
+        mixer, channels = block.mixer, block.channels
+        if not isinstance(channels, ChannelMlp) or not isinstance(mixer, NeighbourMlp | GroupMlp):
+            return []
+        for pair in (*mixer.mlps(), (channels.up, channels.down)):
+            if not is_small(*pair):
+                return []
+            found += pair
+    return found
+
+
+class _Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, segment: Segment, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.segment, ctx.states = segment, 2 if Move.SCRATCH in segment.moves else 1
+        applications, tracked = len(segment.moves), segment.tracked
+        ctx.first = 0 if tracked is None else max(applications - tracked, 0)
+        run = _Run(segment, tensors[: ctx.states + 1], tensors[ctx.states + 1 :], first=ctx.first)
+        ctx.save_for_backward(*tensors)
+        new = run.forward()
+        ctx.kept = run.kept
+        return new
+
+    @staticmethod
+    def backward(ctx: Any, *towards: Tensor) -> tuple[Tensor | None, ...]:
+        segment, states, tensors = ctx.segment, ctx.states, ctx.saved_tensors
+        if torch.is_grad_enabled():  # the gradient is to be differentiated again
+            new = segment.compose(State(*tensors[:states]), tensors[states]).tensors()
+            wanted = [tensor for tensor in tensors if tensor.requires_grad]
+            found = iter(torch.autograd.grad(new, wanted, towards, create_graph=True, allow_unused=True))
+            return None, *(next(found) if tensor.requires_grad else None for tensor in tensors)
+        run = _Run(segment, tensors[: states + 1], tensors[states + 1 :], first=ctx.first, kept=ctx.kept)
+        gradients: list[Tensor | None] = [*run.backward([gradient.contiguous() for gradient in towards])]
+        # an application before the tracked ones cuts the state it changes from what it was
+        for move in segment.moves[: ctx.first]:
+            gradients[1 if move is Move.SCRATCH else 0] = None
+        return None, *gradients
+
+
+class _Run:
+    """Addresses and sizes for one call."""
+
+    def __init__(
+        self,
+        segment: Segment,
+        given: Sequence[Tensor],
+        weights: Sequence[Tensor],
+        *,
+        first: int,
+        kept: Tensor | None = None,
+    ) -> None:
+        """Take the states and x, the weights, and the first application whose gradient is wanted."""
+        self.segment, self.old, self.x, self.weights = segment, given[:-1], given[-1], weights
+        mixer = segment.stacks[0].blocks[0].mixer
+        assert isinstance(mixer, NeighbourMlp | GroupMlp)
+        along = mixer.along
+        sites, rows, _ = self.x.shape
+        self.plan = _plan(along, segment, self.x, weights, first)
+        self.moves = np.array([_MOVES[move] for move in segment.moves])
+        self.sizes = np.array(along.sizes)
+        applications = len(segment.moves) - first
+        self.kept = (
+            self.x.new_empty(self.plan.kept_of_a_site() * sites * rows * applications)
+            if kept is None
+            else kept
+        )
+        self.space = self.x.new_empty(self.plan.space())
+
+    def forward(self) -> tuple[Tensor, ...]:
+        """Return the new states."""
+        from eqr.cpu import segment
+        from eqr.cpu.kernels import F4
+
+        new = tuple(torch.empty_like(latent) for latent in self.old)
+        noise = self.segment.noise
+        noises = (0, 0, F4(0.0))
+        if noise is not None:
+            noises = noise.vectors.data_ptr(), noise.chosen.data_ptr(), F4(noise.scale)
+        segment.forward(
+            *_two(self.old), self.x.data_ptr(), *_two(new), self.moves, self.plan, self.sizes,
+            self._addresses(self.weights), F4(1.0 - self.segment.damping), *noises, self.kept.data_ptr(),
+            self.space.data_ptr(), F4(EPSILON),
+        )  # fmt: skip
+        return new
+
+    def backward(self, towards: Sequence[Tensor]) -> list[Tensor]:
+        """Return the gradients of the old states, of x and of the weights."""
+        from eqr.cpu import segment
+        from eqr.cpu.kernels import F4
+
+        to_old = [torch.empty_like(latent) for latent in self.old]
+        to_x, to_weights = torch.empty_like(self.x), [torch.empty_like(weight) for weight in self.weights]
+        segment.backward(
+            *_two(towards), *_two(to_old), to_x.data_ptr(), self.moves, self.plan, self.sizes,
+            self._addresses(self.weights), self._addresses(to_weights), F4(1.0 - self.segment.damping),
+            self.kept.data_ptr(), self.space.data_ptr(),
+        )  # fmt: skip
+        return [*to_old, to_x, *to_weights]
+
+    def _addresses(self, weights: Sequence[Tensor]) -> NDArray[np.int64]:
+        return np.array([weight.data_ptr() for weight in weights]).reshape(-1, 2 * len(self.sizes) + 2)
+
+
+def _plan(along: Exchange, segment: Segment, x: Tensor, weights: Sequence[Tensor], first: int) -> "Plan":
+    from eqr.cpu.segment import Plan
+
+    sites, rows, width = x.shape
+    plan = Plan(
+        sites=sites,
+        rows=rows,
+        width=width,
+        blocks=len(segment.stacks[0].blocks),
+        hidden=weights[1].shape[1],
+        wide=weights[2 * len(along.sizes) + 1].shape[1],
+        tracked=first,
+        together=1,
+        **along.tables(),
+    )
+    return plan._replace(together=min(max(CACHE_NUMBERS // plan.space(), 1), rows))
+
+
+def _two(latents: Sequence[Tensor]) -> tuple[int, int]:
+    """Addresses of answer and scratch, 0 if there is none."""
+    return latents[0].data_ptr(), latents[1].data_ptr() if len(latents) > 1 else 0
