@@ -91,6 +91,12 @@ def indices(address, count):
     return carray(_index_pointer_of(address), (count,))
 
 
+@njit(inline="always")
+def table(address, rows, columns):
+    """View int64 numbers at an address as a table."""
+    return carray(_index_pointer_of(address), (rows, columns))
+
+
 @_exact
 def gate(both, gated, rows, width):
     """gated = silu(g) * u for `both` = (g, u) side by side, each (rows, width)."""
@@ -288,7 +294,7 @@ def square_distances(one, other, out, tokens, rows, width):
 @compiled_fast
 def pool(h, members, factors, out, groups, size, length):
     """out[g] = factors[g] * sum of h[members[g]], rows of `length`; no factors at address 0; -1 is nobody."""
-    tables, targets = carray(_index_pointer_of(members), (groups, size)), matrix(out, groups, length)
+    tables, targets = table(members, groups, size), matrix(out, groups, length)
     for g in range(groups):
         target = targets[g]
         target[:] = _ZERO
@@ -307,7 +313,7 @@ def pool(h, members, factors, out, groups, size, length):
 @compiled_fast
 def spread_and_normalise(h, messages, memberships, out, scales, sites, most, rows, width, epsilon):
     """out[s] = R(h[s] + sum of messages[memberships[s]]) for each row; keep the factors."""
-    tables = carray(_index_pointer_of(memberships), (sites, most))
+    tables = table(memberships, sites, most)
     length = rows * width
     sources, targets, factors = (
         matrix(h, sites, length),
@@ -338,7 +344,7 @@ def spread_and_normalise(h, messages, memberships, out, scales, sites, most, row
 @compiled_fast
 def spread_scaled(h, messages, memberships, factors, sites, most, length):
     """h[s] += sum of factors[g] * messages[g] over the memberships g of s, in place."""
-    tables = carray(_index_pointer_of(memberships), (sites, most))
+    tables = table(memberships, sites, most)
     targets = matrix(h, sites, length)
     for s in range(sites):
         target = targets[s]

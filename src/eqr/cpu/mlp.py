@@ -16,7 +16,16 @@ import numpy as np
 from numba import njit
 
 from eqr.cpu.kernels import F4, compiled_fast, indices, inline_fast, matrix
-from eqr.cpu.vectors import BYTES, LANES, ROWS, gate_gradient_vector, gate_vector, multiply, multiply_add
+from eqr.cpu.vectors import (
+    BYTES,
+    LANES,
+    ROWS,
+    add_vector,
+    gate_gradient_vector,
+    gate_vector,
+    multiply,
+    multiply_add,
+)
 
 _ZERO, _ONE = F4(0.0), F4(1.0)
 
@@ -27,8 +36,11 @@ def _padded(size):
 
 
 @njit(inline="always")
-def _tiled(size):
-    return (size + ROWS - 1) // ROWS * ROWS
+def _tiled(size, columns):
+    """Pad rows to whole tiles, which are smaller where columns are whole pairs or fours of vectors."""
+    left = columns // LANES % 4
+    tile = ROWS // 4 if left == 0 else ROWS // 2 if left == 2 else ROWS
+    return (size + tile - 1) // tile * tile
 
 
 @njit
@@ -205,6 +217,17 @@ def _fill_inner(tile, towards, out, scales, first, count, width):
 
 
 @njit
+def _add_to(target, source, length):
+    """Add numbers at an address to those at another, whole vectors first."""
+    whole = length // LANES * LANES
+    for j in range(0, 4 * whole, BYTES):
+        add_vector(source + j, target + j)
+    values, sums = matrix(source, 1, length)[0], matrix(target, 1, length)[0]
+    for j in range(whole, length):
+        sums[j] += values[j]
+
+
+@njit
 def _hand_back(tile, inner, to_h, table, arms, first, count, rows, width, add_inner):
     """Write the gradient of each input row, or add it to the sites it was gathered from."""
     for i in range(count):
@@ -218,10 +241,8 @@ def _hand_back(tile, inner, to_h, table, arms, first, count, rows, width, add_in
             places = indices(table + 8 * arms * site, arms)
             for a in range(arms):
                 if places[a] >= 0:
-                    target = matrix(to_h + 4 * width * (places[a] * rows + row), 1, width)[0]
-                    arm = source[a * width : (a + 1) * width]
-                    for j in range(width):
-                        target[j] += arm[j]
+                    arm = tile.ctypes.data + i * tile.strides[0] + 4 * a * width
+                    _add_to(to_h + 4 * width * (places[a] * rows + row), arm, width)
 
 
 @inline_fast
@@ -236,8 +257,8 @@ def no_sums(inputs, hidden, width):
     """Zeros for `run_back` to add weights' gradients to: up's and down's, padded."""
     half = _padded(hidden)
     return (
-        np.zeros((_tiled(2 * half), _padded(inputs)), dtype=F4),
-        np.zeros((_tiled(width), half), dtype=F4),
+        np.zeros((_tiled(2 * half, _padded(inputs)), _padded(inputs)), dtype=F4),
+        np.zeros((_tiled(width, half), half), dtype=F4),
     )
 
 

@@ -201,3 +201,15 @@ def gate_gradient_vector(typingctx, g, u, towards):  # noqa: ARG001 as above
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), generate
+
+
+@_emitted
+def add_vector(typingctx, source, target):  # noqa: ARG001 as above
+    """target += source."""
+
+    def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        total = builder.fadd(_load(builder, values[0]), _load(builder, values[1]))
+        _store(builder, total, values[1])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate

@@ -155,11 +155,11 @@ def training_share(recipe: Recipe, *, rows: int = 4, rounds: int = 3) -> float:
         trainer.step()
         shares = []
         for _ in range(rounds):  # the limit beside each step: a shared machine changes from second to second
-            before = limit_gflops(2)
+            before = limit_gflops()
             began = time.perf_counter()
             trainer.step()
             rate = operations / (time.perf_counter() - began) / 1e9
-            shares.append(2 * rate / (before + limit_gflops(2)))
+            shares.append(2 * rate / (before + limit_gflops()))
     return median(shares)
 
 

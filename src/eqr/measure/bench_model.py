@@ -1,9 +1,10 @@
 """How near the model comes to the machine's own limit, and to a straightforward implementation.
 
 The limit is what large float32 products sustain on all cores, measured again beside every run, because shared
-machines change from second to second. A share is the operations of a segment's products over its time, over
-that limit; both are averages over a good part of a second, and the median of several rounds is reported. Run
-by `eqr bench model` and benchmarks/model.py, whose notes say what was tried.
+machines change from second to second. A share is the least time that a segment's products or its bytes would
+take at the machine's limits, whichever is longer, over its time. Bytes are those that no cache can save: the
+states in and out and the input. All are averages over a good part of a second, and the median of several
+rounds is reported. Run by `eqr bench model` and benchmarks/model.py, whose notes say what was tried.
 """
 
 import time
@@ -12,12 +13,13 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from eqr.cpu.rows import RowExecutor, rows_per_cut, shared_executor
-from eqr.measure.accounting import flops_per_reading, flops_per_segment
+from eqr.measure.accounting import flops_per_block, flops_per_reading, flops_per_segment
 from eqr.model import systems
 from eqr.model.config import STILL, Candidates, Path, ReasonerConfig
 from eqr.model.mixers import Groups, Neighbours
@@ -28,6 +30,10 @@ from eqr.solve.rollout import segment_and_read
 from eqr.tasks import task_named
 
 LIMIT_SIZE = 2048
+COPIED_NUMBERS = 1 << 24
+"""Length of the vector that is copied to see how many bytes a second memory gives: beyond most caches."""
+LEAST_SECONDS = 0.2
+"""What is measured is repeated this long: threads of the measurement before spin on for a while."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +62,7 @@ def _structured(task_name: str, width: int, **fields: Any) -> ReasonerConfig:
 
 
 _CANDIDATES: dict[str, Any] = {"mixer": Groups(hidden=96), "sites": Candidates()}
+_LIVE: dict[str, Any] = {**_CANDIDATES, "sites": Candidates(live=True)}
 
 SIZES = (
     Size(name="d=512, 81 tokens", config=_config(9, 11, 512), rows=16, forward=0.80, training=0.70),
@@ -64,6 +71,13 @@ SIZES = (
     Size(
         name="d=24, candidates",
         config=_structured("sudoku-9x9", 24, **_CANDIDATES),
+        rows=16,
+        tracked=3,
+        times_plain=3.0,
+    ),
+    Size(
+        name="d=24, live",
+        config=_structured("sudoku-9x9", 24, **_LIVE),
         rows=16,
         tracked=3,
         times_plain=3.0,
@@ -93,6 +107,10 @@ class Share:
     size: str
     work: str
     limit_gflops: float
+    limit_gbytes: float
+    """Read and written, in billions a second."""
+    binds: str
+    """What of the machine would be used up first: products or bytes."""
     share: float
     wanted: float | None
     plain_share: float
@@ -122,9 +140,7 @@ class _Bench:
         self.plain = PlainReasoner(self.model)
         self.executor = shared_executor(size.config, torch.device("cpu"))
         self.training_executor = RowExecutor(rows_per_cut=rows_per_cut(size.config, training=True))
-        generator = torch.Generator().manual_seed(0)
-        shape = size.rows, size.config.cells
-        self.puzzles = torch.randint(1, size.config.vocabulary, shape, generator=generator)
+        self.puzzles = _puzzles(size)
         self.keys, self.depths = torch.arange(size.rows), torch.zeros(size.rows, dtype=torch.long)
         self.x = self.model.embed(self.puzzles).detach()
         self.state = self.model.start(self.x, self.keys)
@@ -160,9 +176,28 @@ class _Bench:
         loss = F.cross_entropy(logits.flatten(0, 1), answers.flatten(), reduction="sum")
         return torch.autograd.grad(loss, self.weights)
 
+    def bytes(self) -> float:
+        """Bytes of all rows: the states in and out, and x."""
+        states = 2 * len(self.state.tensors()) + 1
+        return float(states * self.x.numel() * self.x.element_size()) * self._open_share()
+
+    def _open_share(self) -> float:
+        """How many of the sites a segment changes."""
+        return 1.0 if self.model.rules is None else float(self.model.rules.open(self.x).float().mean())
+
+    def _segment_operations(self) -> float:
+        """Operations of one segment of one row: all of them, or those of open sites and their groups."""
+        config, rules = self.config, self.model.rules
+        if rules is None:
+            return flops_per_segment(config)
+        busy = float((rules.groups.collect(rules.open(self.x).float()) > 0).float().mean())
+        mixing = 2 * config.mixer.multiply_adds(config)
+        channels = flops_per_block(config) - mixing
+        return config.layers_per_segment * (mixing * busy + channels * self._open_share())
+
     def operations(self, *, training: bool) -> float:
         """Operations of all rows; a backward pass has the products of two forward ones."""
-        segment, reading = flops_per_segment(self.config), flops_per_reading(self.config)
+        segment, reading = self._segment_operations(), flops_per_reading(self.config)
         if training:
             tracked = self.size.tracked / self.config.applications
             return self.size.rows * (segment * (1 + 2 * tracked) + 3 * reading)
@@ -178,38 +213,53 @@ def measure(sizes: tuple[Size, ...] = SIZES, *, rounds: int = 5) -> Iterator[Sha
             ("forward, still", size.forward, _still(bench.forward), _still(bench.plain_forward)),
             ("training", size.training, bench.training, bench.plain_training),
         ):
-            operations = bench.operations(training=work == "training")
-            yield _compare(size, work, wanted, operations, ours, plain, rounds)
+            needs = _Needs(bench.operations(training=work == "training"), bench.bytes())
+            yield _compare(size, work, wanted, needs, ours, plain, rounds)
 
 
 def _still(run: Callable[[Path | None], None]) -> Callable[[], None]:
     return lambda: run(STILL)
 
 
+@dataclass(frozen=True)
+class _Needs:
+    """What a segment cannot do without."""
+
+    operations: float
+    bytes: float
+
+    def seconds(self, gflops: float, gbytes: float) -> float:
+        """The least time at these limits."""
+        return max(self.operations / gflops, self.bytes / gbytes) / 1e9
+
+
 def _compare(
     size: Size,
     work: str,
     wanted: float | None,
-    operations: float,
+    needs: _Needs,
     ours: Callable[[], object],
     plain: Callable[[], object],
     rounds: int,
 ) -> Share:
     limits, shares, plain_shares = [], [], []
-    ours(), plain()
+    gbytes = limit_gbytes()
     for _ in range(rounds):
         first = limit_gflops()
-        rate = operations / _seconds(ours) / 1e9
+        seconds = _seconds(ours)
         second = limit_gflops()
-        plain_rate = operations / _seconds(plain) / 1e9
+        plain_seconds = _seconds(plain)
         third = limit_gflops()
         limits += [first, second, third]
-        shares.append(2 * rate / (first + second))
-        plain_shares.append(2 * plain_rate / (second + third))
+        shares.append(needs.seconds((first + second) / 2, gbytes) / seconds)
+        plain_shares.append(needs.seconds((second + third) / 2, gbytes) / plain_seconds)
+    gflops = median(limits)
     return Share(
         size=size.name,
         work=work,
-        limit_gflops=median(limits),
+        limit_gflops=gflops,
+        limit_gbytes=gbytes,
+        binds="bytes" if needs.bytes / gbytes > needs.operations / gflops else "products",
         share=median(shares),
         wanted=wanted,
         plain_share=median(plain_shares),
@@ -217,12 +267,27 @@ def _compare(
     )
 
 
-def limit_gflops(repeats: int = 8) -> float:
+def limit_gflops() -> float:
     """Return what large products sustain now, in billions of operations a second, on all cores."""
     left, right = _large(0), _large(1)
     out = left @ right
-    seconds = _seconds(lambda: [torch.mm(left, right, out=out) for _ in range(repeats)])
-    return repeats * 2 * LIMIT_SIZE**3 / seconds / 1e9
+    return 2 * LIMIT_SIZE**3 / _seconds(lambda: torch.mm(left, right, out=out)) / 1e9
+
+
+def limit_gbytes() -> float:
+    """Return how many billions of bytes a second copies of long vectors read and write, on all cores."""
+    source = torch.zeros(COPIED_NUMBERS)
+    target = torch.empty_like(source)
+    return 8 * COPIED_NUMBERS / _seconds(lambda: target.copy_(source)) / 1e9
+
+
+def _puzzles(size: Size) -> Tensor:
+    """Puzzles of the task if the model looks at what is given, else any tokens."""
+    shape = size.rows, size.config.cells
+    if size.config.live:
+        made = task_named(size.config.task or "").generate(np.random.default_rng(0))
+        return torch.from_numpy(np.stack([next(made).puzzle for _ in range(size.rows)])).long()
+    return torch.randint(1, size.config.vocabulary, shape, generator=torch.Generator().manual_seed(0))
 
 
 def _large(seed: int) -> Tensor:
@@ -230,16 +295,24 @@ def _large(seed: int) -> Tensor:
 
 
 def _seconds(run: Callable[[], object]) -> float:
-    begin = time.perf_counter()
+    """Time of one run, the average over `LEAST_SECONDS` after one that is not counted."""
     run()
-    return time.perf_counter() - begin
+    begin, count = time.perf_counter(), 0
+    while count == 0 or time.perf_counter() - begin < LEAST_SECONDS:
+        run()
+        count += 1
+    return (time.perf_counter() - begin) / count
 
 
-HEADER = f"{'size':<18} {'one segment':<15} {'limit':>8} {'share':>6} {'wanted':>7} {'plain':>6} {'ratio':>6}"
+HEADER = (
+    f"{'size':<18} {'one segment':<15} {'GFLOP/s':>8} {'GB/s':>5} {'binds':>8} {'share':>6} {'wanted':>7} "
+    f"{'plain':>6} {'ratio':>6}"
+)
 
 
 def line(share: Share) -> str:
-    """Return one line of the table that `HEADER` heads; the limit is in GFLOP/s."""
+    """Return one line of the table that `HEADER` heads."""
     wanted = "" if share.wanted is None else f"{share.wanted:.2f}"
-    text = f"{share.size:<18} {share.work:<15} {share.limit_gflops:>8.0f} {share.share:>6.2f} {wanted:>7}"
+    limits = f"{share.limit_gflops:>8.0f} {share.limit_gbytes:>5.0f} {share.binds:>8}"
+    text = f"{share.size:<18} {share.work:<15} {limits} {share.share:>6.2f} {wanted:>7}"
     return f"{text} {share.plain_share:>6.2f} {share.ratio:>6.2f}{'' if share.holds else '  short'}"

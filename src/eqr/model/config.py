@@ -6,11 +6,19 @@ Every system of the paper is a different value of the same few fields; `eqr.mode
 from abc import abstractmethod
 from enum import StrEnum
 from math import ceil
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, PositiveFloat, SerializeAsAny, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PositiveFloat,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from eqr.errors import UserError
 from eqr.model.mixers import AnyMixer, Tokens
@@ -211,6 +219,15 @@ class Candidates(Value):
 
     first: Annotated[int, Field(ge=1)] = 2
     """The tokens from here on are symbols that a cell may hold; those before (padding, blank) are not."""
+    live: bool = False
+    """Whether candidates that the givens rule out (`Task.distinct`) are left out: they hold nothing, say
+    nothing and are never chosen."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Say `live` only where it holds, so that what was made before it existed is still the same."""
+        data: dict[str, Any] = dump(self)
+        return data if self.live else {name: value for name, value in data.items() if name != "live"}
 
 
 class ReasonerConfig(Value):
@@ -247,6 +264,8 @@ class ReasonerConfig(Value):
         if self.sites is not None and self.sites.first >= self.vocabulary:
             raise ValueError(f"sites.first = {self.sites.first}: there are only {self.vocabulary} tokens")
         self.mixer.check(self)
+        if self.live:
+            self._check_live()
         if self.identities and not self.identity_tokens:
             raise ValueError("identities need identity_tokens of at least 1 to carry their vector")
         if not self.recurrence.iterates and isinstance(self.start, RandomStart):
@@ -256,6 +275,17 @@ class ReasonerConfig(Value):
         if self.applications > MOST_APPLICATIONS:
             raise ValueError(f"{self.applications} applications a segment; at most {MOST_APPLICATIONS}")
         return self
+
+    def _check_live(self) -> None:
+        if self.mixer.kind != "groups":
+            raise ValueError(f"sites.live needs the groups mixer, not {self.mixer.kind}; set live to false")
+        if not task_named(self.task or "").distinct():
+            raise ValueError(f"sites.live: {self.task} says of no groups that symbols differ (Task.distinct)")
+
+    @property
+    def live(self) -> bool:
+        """Whether candidates that the givens rule out are left out."""
+        return self.sites is not None and self.sites.live
 
     @property
     def cells(self) -> int:

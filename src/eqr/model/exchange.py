@@ -149,6 +149,11 @@ class Factors(Exchange):
             return _pool(h, self.members, self.factors)
         return _gathered(h, self.members).sum(dim=1) * self.factors.to(h)[:, None, None]
 
+    def count(self, marks: Tensor, *, at_least: float = 1.0) -> Tensor:
+        """Count the groups of each site in which so many members are marked; marks are (sites, rows, 1)."""
+        enough = _gathered(marks, self.members).sum(dim=1) >= at_least
+        return self.deliver(enough.to(marks))
+
     def deliver(self, messages: Tensor) -> Tensor:
         """Sum what the groups of each site say."""
         return _gathered(messages, self.memberships).sum(dim=1)

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file, write_json
+from eqr.model.live import only_open
 from eqr.model.operator import Bare, Damped, Noisy, Wrapped, run_segment
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
@@ -104,7 +105,10 @@ class _Segment(nn.Module):
                 answer=Noisy(answer, noise[0][0], self.bank, chosen),
                 scratch=Noisy(scratch, noise[0][-1], self.bank, chosen),
             )
-        return run_segment(State(*inputs[:states]), x, moves, wrapped).tensors()
+        state = State(*inputs[:states])
+        if reasoner.rules is not None:
+            return only_open(reasoner.rules.open(x), state, x, moves, wrapped).tensors()
+        return run_segment(state, x, moves, wrapped).tensors()
 
 
 class _Read(nn.Module):

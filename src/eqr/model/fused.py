@@ -13,20 +13,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from eqr.cpu.sweeps import EPSILON
+from eqr.cpu.tiled import fits, is_small
 from eqr.model.blocks import Stack
 from eqr.model.config import Move
-from eqr.model.exchange import Exchange
 from eqr.model.layers import ChannelMlp
-from eqr.model.passes import EPSILON
 from eqr.model.state import State
 from eqr.model.structured import GroupMlp, NeighbourMlp
-from eqr.model.tiled import fits, is_small
 
 if TYPE_CHECKING:
-    from eqr.cpu.segment import Plan
+    from eqr.cpu.carried import Plan
 
 CACHE_NUMBERS = 1 << 18
 """Numbers that a core's own cache holds: all states of the rows that are carried together."""
+LIVE_ROWS = 4
+"""How many times as many rows are carried where only open sites are: they are a third or less."""
 _MOVES = {move: number for number, move in enumerate(Move)}
 
 
@@ -57,8 +58,7 @@ class Segment:
 def can_fuse(stacks: Sequence[Stack], state: State, x: Tensor) -> bool:
     """Whether the kernels are for a segment of these blocks on these tensors."""
     weights = _weights(stacks)
-    given = (*state.tensors(), x.contiguous())
-    return bool(weights) and all(fits(tensor, weights) for tensor in given)
+    return bool(weights) and fits(state.answer, (*state.tensors(), x.contiguous(), *weights))
 
 
 def fused(segment: Segment, state: State, x: Tensor) -> State:
@@ -91,24 +91,26 @@ class _Fused(torch.autograd.Function):
         ctx.first = 0 if tracked is None else max(applications - tracked, 0)
         run = _Run(segment, tensors[: ctx.states + 1], tensors[ctx.states + 1 :], first=ctx.first)
         ctx.save_for_backward(*tensors)
+        ctx.set_materialize_grads(False)
         new = run.forward()
         ctx.kept = run.kept
         return new
 
     @staticmethod
-    def backward(ctx: Any, *towards: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *towards: Tensor | None) -> tuple[Tensor | None, ...]:
         segment, states, tensors = ctx.segment, ctx.states, ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient is to be differentiated again
             new = segment.compose(State(*tensors[:states]), tensors[states]).tensors()
-            wanted = [tensor for tensor in tensors if tensor.requires_grad]
-            found = iter(torch.autograd.grad(new, wanted, towards, create_graph=True, allow_unused=True))
+            ends = [end for end, gradient in zip(new, towards, strict=True) if gradient is not None]
+            given = [gradient for gradient in towards if gradient is not None]
+            inputs = [tensor for tensor in tensors if tensor.requires_grad]
+            found = iter(torch.autograd.grad(ends, inputs, given, create_graph=True, allow_unused=True))
             return None, *(next(found) if tensor.requires_grad else None for tensor in tensors)
         run = _Run(segment, tensors[: states + 1], tensors[states + 1 :], first=ctx.first, kept=ctx.kept)
-        gradients: list[Tensor | None] = [*run.backward([gradient.contiguous() for gradient in towards])]
         # an application before the tracked ones cuts the state it changes from what it was
-        for move in segment.moves[: ctx.first]:
-            gradients[1 if move is Move.SCRATCH else 0] = None
-        return None, *gradients
+        cut = [move is Move.SCRATCH for move in segment.moves[: ctx.first]]
+        wanted = [ctx.needs_input_grad[1 + which] and bool(which) not in cut for which in range(states)]
+        return None, *run.backward([None if g is None else g.contiguous() for g in towards], wanted)
 
 
 class _Run:
@@ -129,7 +131,7 @@ class _Run:
         assert isinstance(mixer, NeighbourMlp | GroupMlp)
         along = mixer.along
         sites, rows, _ = self.x.shape
-        self.plan = _plan(along, segment, self.x, weights, first)
+        self.plan = _plan(mixer, segment, self.x, weights, first)
         self.moves = np.array([_MOVES[move] for move in segment.moves])
         self.sizes = np.array(along.sizes)
         applications = len(segment.moves) - first
@@ -139,6 +141,7 @@ class _Run:
             else kept
         )
         self.space = self.x.new_empty(self.plan.space())
+        self.places = self.x.new_empty(self.plan.places(), dtype=torch.int64)
 
     def forward(self) -> tuple[Tensor, ...]:
         """Return the new states."""
@@ -153,21 +156,25 @@ class _Run:
         segment.forward(
             *_two(self.old), self.x.data_ptr(), *_two(new), self.moves, self.plan, self.sizes,
             self._addresses(self.weights), F4(1.0 - self.segment.damping), *noises, self.kept.data_ptr(),
-            self.space.data_ptr(), F4(EPSILON),
+            self.space.data_ptr(), self.places.data_ptr(), F4(EPSILON),
         )  # fmt: skip
         return new
 
-    def backward(self, towards: Sequence[Tensor]) -> list[Tensor]:
-        """Return the gradients of the old states, of x and of the weights."""
+    def backward(self, towards: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
+        """Return the gradients of the old states, if they are wanted, of x and of the weights."""
         from eqr.cpu import segment
         from eqr.cpu.kernels import F4
 
-        to_old = [torch.empty_like(latent) for latent in self.old]
+        towards_answer = torch.zeros_like(self.x) if towards[0] is None else towards[0]
+        to_old = [
+            torch.empty_like(latent) if wish else None for latent, wish in zip(self.old, wanted, strict=True)
+        ]
         to_x, to_weights = torch.empty_like(self.x), [torch.empty_like(weight) for weight in self.weights]
         segment.backward(
-            *_two(towards), *_two(to_old), to_x.data_ptr(), self.moves, self.plan, self.sizes,
-            self._addresses(self.weights), self._addresses(to_weights), F4(1.0 - self.segment.damping),
-            self.kept.data_ptr(), self.space.data_ptr(),
+            *_two([towards_answer, *towards[1:]]), self.x.data_ptr(), *_two(to_old), to_x.data_ptr(),
+            self.moves, self.plan, self.sizes, self._addresses(self.weights), self._addresses(to_weights),
+            F4(1.0 - self.segment.damping), self.kept.data_ptr(), self.space.data_ptr(),
+            self.places.data_ptr(),
         )  # fmt: skip
         return [*to_old, to_x, *to_weights]
 
@@ -175,9 +182,12 @@ class _Run:
         return np.array([weight.data_ptr() for weight in weights]).reshape(-1, 2 * len(self.sizes) + 2)
 
 
-def _plan(along: Exchange, segment: Segment, x: Tensor, weights: Sequence[Tensor], first: int) -> "Plan":
-    from eqr.cpu.segment import Plan
+def _plan(
+    mixer: NeighbourMlp | GroupMlp, segment: Segment, x: Tensor, weights: Sequence[Tensor], first: int
+) -> "Plan":
+    from eqr.cpu.carried import Plan
 
+    along, live = mixer.along, isinstance(mixer, GroupMlp) and mixer.live
     sites, rows, width = x.shape
     plan = Plan(
         sites=sites,
@@ -188,11 +198,14 @@ def _plan(along: Exchange, segment: Segment, x: Tensor, weights: Sequence[Tensor
         wide=weights[2 * len(along.sizes) + 1].shape[1],
         tracked=first,
         together=1,
+        live=int(live),
         **along.tables(),
     )
-    return plan._replace(together=min(max(CACHE_NUMBERS // plan.space(), 1), rows))
+    together = CACHE_NUMBERS * (LIVE_ROWS if live else 1) // plan.space()
+    return plan._replace(together=min(max(together, 1), rows))
 
 
-def _two(latents: Sequence[Tensor]) -> tuple[int, int]:
+def _two(latents: Sequence[Tensor | None]) -> tuple[int, int]:
     """Addresses of answer and scratch, 0 if there is none."""
-    return latents[0].data_ptr(), latents[1].data_ptr() if len(latents) > 1 else 0
+    answer, scratch = latents if len(latents) > 1 else (latents[0], None)
+    return 0 if answer is None else answer.data_ptr(), 0 if scratch is None else scratch.data_ptr()

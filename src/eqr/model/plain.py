@@ -36,6 +36,7 @@ class PlainReasoner:
         self._noise = torch.Generator().manual_seed(0)
         self._weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
         tables = rotation_tables(model.config)
+        self._open: Tensor | float = 1.0
         self._tables = tables and tuple(t.view(1, model.config.tokens, 1, -1) for t in tables)
 
     def segment(
@@ -44,12 +45,33 @@ class PlainReasoner:
         """Advance by one segment; the last `tracked` applications (None: all) record a graph."""
         moves = self.config.recurrence.moves()
         untracked = 0 if tracked is None else len(moves) - tracked
+        if self.config.live:
+            self._open = self._find_open(x)
+            given, x = x, x * self._open
+            state = PlainState(
+                state.answer * self._open, None if state.scratch is None else state.scratch * self._open
+            )
         with torch.set_grad_enabled(torch.is_grad_enabled() and untracked == 0):
             for move in moves[:untracked]:
                 state = self._move(move, state, x, path or self.config.path)
         for move in moves[untracked:]:
             state = self._move(move, state, x, path or self.config.path)
+        if self.config.live:
+            closed = given * (1 - self._open)
+            return PlainState(
+                state.answer + closed, None if state.scratch is None else state.scratch + closed
+            )
         return state
+
+    def _find_open(self, x: Tensor) -> Tensor:
+        """1 for the sites that hold something and share a group with another that does, else 0."""
+        there = (x.abs().sum(dim=2) > 0).to(x.dtype)
+        company = torch.zeros_like(there)
+        for members in self.config.families().values():
+            for sites in members:
+                sites = torch.from_numpy(sites[sites >= 0])
+                company[:, sites] += (there[:, sites].sum(dim=1, keepdim=True) >= 2).to(x.dtype)
+        return (there * (company > 0)).unsqueeze(2)
 
     def read(self, state: PlainState) -> tuple[Tensor, Tensor]:
         """Return logits (rows, cells, vocabulary) and both halt scores (rows, 2)."""
@@ -59,6 +81,8 @@ class PlainReasoner:
             nothing = torch.full(
                 (len(states), config.cells, config.sites.first), IMPOSSIBLE, dtype=states.dtype
             )
+            if config.live:
+                logits = torch.where(states.abs().sum(dim=2, keepdim=True) > 0, logits, IMPOSSIBLE)
             logits = torch.cat((nothing, logits.view(len(states), config.cells, config.symbols)), dim=-1)
         head = self._weights["halt_head.weight"], self._weights["halt_head.bias"]
         return logits, F.linear(states.mean(dim=1) if config.mixer.reads_mean else states[:, 0], *head)
@@ -76,12 +100,12 @@ class PlainReasoner:
         h = z if condition is None else z + condition
         for index in range(self.config.blocks):
             block = f"{stack}.blocks.{index}."
-            h = self._mix(h, block + self.config.mixer.kind + ".")
+            h = self._mix(h, block + self.config.mixer.kind + ".") * self._open
             h = _norm(h + self._mlp(h, block + "channels."))
         if path.damping:
             h = z + (1.0 - path.damping) * (h - z)
         if path.noise:
-            h = h + path.noise * torch.randn(z.shape, generator=self._noise, dtype=z.dtype)
+            h = h + path.noise * torch.randn(z.shape, generator=self._noise, dtype=z.dtype) * self._open
         return h
 
     def _mix(self, h: Tensor, name: str) -> Tensor:

@@ -18,6 +18,7 @@ from eqr.model.config import Path, Positions, ReasonerConfig
 from eqr.model.counters import NoiseBank
 from eqr.model.fused import Noise, Segment, can_fuse, fused
 from eqr.model.layers import matrix, scaled_normal
+from eqr.model.live import Rules, holds, only_open
 from eqr.model.operator import Bare, Damped, Numbered, Wrapped, run_segment, strayed
 from eqr.model.saving import Saved
 from eqr.model.state import Reading, State
@@ -57,6 +58,7 @@ class Reasoner(Saved):
         nn.init.zeros_(self.halt_head.weight)
         nn.init.constant_(self.halt_head.bias, HALT_BIAS)
         self.starter = config.start.starter(config, generator)
+        self.rules = Rules(config) if config.live else None
         # relative to the config's, so that weight decay pulls towards that scale and not towards 1
         self.log_noise = (
             nn.Parameter(torch.zeros(2 if config.two_states else 1)) if config.path.learned_noise else None
@@ -98,7 +100,10 @@ class Reasoner(Saved):
         config = self.config
         if puzzles.shape[1] != config.cells:
             raise UserError(f"this model reads {config.cells} cells, the puzzle has {puzzles.shape[1]}")
-        x = self.embedding[self._kinds(puzzles.t().long())]
+        kinds = self._kinds(puzzles.t().long())
+        x = self.embedding[kinds]
+        if self.rules is not None and config.sites is not None:
+            x = torch.where(self.rules.possible((kinds == config.sites.first).unsqueeze(2)), x, 0.0)
         if config.identity_tokens:
             lead = x.new_zeros(config.identity_tokens, x.shape[1], config.width)
             if vectors is not None:
@@ -121,7 +126,10 @@ class Reasoner(Saved):
     def start(self, x: Tensor, keys: Tensor) -> State:
         """Return the initial state of each row; keys (rows,) int64 stand for (seed, puzzle, restart)."""
         state: State = self.starter(x, keys)
-        return state
+        if self.rules is None:
+            return state
+        there = holds(x)
+        return State(*(torch.where(there, latent, 0.0) for latent in state.tensors()))
 
     def segment(
         self,
@@ -143,7 +151,7 @@ class Reasoner(Saved):
         state = State(*(latent.contiguous() for latent in state.tensors()))
 
         def compose(state: State, x: Tensor) -> State:
-            return run_segment(state, x, self._moves, self._wrap(path, keys), tracked=tracked)
+            return self._composed(state, x, path, keys, tracked)
 
         stacks = (self.stack,) if self.answer_stack is None else (self.stack, self.answer_stack)
         if self._wrappers or path.learned_noise or not can_fuse(stacks, state, x):
@@ -153,6 +161,13 @@ class Reasoner(Saved):
             bank = self.noise_bank(keys.device)
             noise = Noise(bank.vectors, bank.choose(keys, len(self._moves), len(x)), path.noise)
         return fused(Segment(stacks, self._moves, path.damping, noise, tracked, compose), state, x)
+
+    def _composed(self, state: State, x: Tensor, path: Path, keys: Tensor, tracked: int | None) -> State:
+        """Run a segment application by application."""
+        wrapped = self._wrap(path, keys)
+        if self.rules is None:
+            return run_segment(state, x, self._moves, wrapped, tracked=tracked)
+        return only_open(self.rules.open(x), state, x, self._moves, wrapped, tracked=tracked)
 
     def wrapped_by(self, *wrappers: Callable[[Numbered], Numbered]) -> Self:
         """Return this model, weights shared, with wrappers of your own around damping and noise.
@@ -180,6 +195,8 @@ class Reasoner(Saved):
         logits = state.answer[config.identity_tokens :] @ self.answer_head.t()
         if config.sites is None:
             return logits.transpose(0, 1)
+        if self.rules is not None:
+            logits = torch.where(holds(state.answer), logits, IMPOSSIBLE)
         scores = logits.view(config.cells, config.symbols, -1).permute(2, 0, 1)
         return nn.functional.pad(scores, (config.sites.first, 0), value=IMPOSSIBLE)
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from eqr.model.config import ReasonerConfig
 from eqr.model.exchange import Cross, Factors, exchange
 from eqr.model.layers import matrix, scaled_normal
+from eqr.model.live import holds
 
 
 class NeighbourMlp(nn.Module):
@@ -37,6 +38,7 @@ class GroupMlp(nn.Module):
     def __init__(self, config: ReasonerConfig, hidden: int, generator: torch.Generator) -> None:
         super().__init__()
         families = config.families()
+        self.live = config.live
         self.along = Factors(tuple(families.values()), config.tokens)
         # pairs, because a dictionary would be sorted, and weights come in the order of the families
         self.up = nn.ParameterDict([(name, matrix(2 * hidden, config.width, generator)) for name in families])
@@ -49,7 +51,8 @@ class GroupMlp(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """Let the members of every group exchange what they hold."""
-        return exchange(h, self.along, list(self.up.values()), list(self.down.values()))
+        mixed = exchange(h, self.along, list(self.up.values()), list(self.down.values()))
+        return torch.where(holds(h), mixed, 0.0) if self.live else mixed  # what holds nothing hears nothing
 
 
 def _softly(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:

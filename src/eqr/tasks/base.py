@@ -177,6 +177,10 @@ class Task(ABC):
         """
         return {}
 
+    def distinct(self) -> tuple[str, ...]:
+        """Return the families of `groups` in which no symbol stands twice: a given rules others out."""
+        return ()
+
     def clues(self, puzzles: Tokens) -> NDArray[np.int64]:
         """Count what is given in each puzzle (count, cells); only where `clues_name` is set."""
         raise NotImplementedError(f"{self.name} has no clue count")

@@ -170,6 +170,10 @@ class Sudoku(Task):
         """Rows and columns are lines; boxes are boxes."""
         return {"line": self.members[: 2 * self.size], "box": self.members[2 * self.size :]}
 
+    def distinct(self) -> tuple[str, ...]:
+        """No symbol stands twice in a row, a column or a box."""
+        return "line", "box"
+
     def clues(self, puzzles: Tokens) -> NDArray[np.int64]:
         """Count the givens of each puzzle."""
         return np.asarray((puzzles > BLANK).sum(axis=-1), np.int64)

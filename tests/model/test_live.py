@@ -1,0 +1,153 @@
+"""Live candidates: what the givens rule out, and that leaving it out changes nothing else."""
+
+import numpy as np
+import pytest
+import torch
+
+from eqr.cpu import segment as kernels
+from eqr.model import reasoner as reasoners
+from eqr.model.config import STILL, Candidates, Path, ReasonerConfig
+from eqr.model.mixers import Groups
+from eqr.model.plain import PlainReasoner, PlainState
+from eqr.model.reasoner import IMPOSSIBLE, Reasoner
+from eqr.model.state import State
+from eqr.model.systems import eqr
+from eqr.tasks import task_named
+
+TASK = task_named("sudoku-6x6")
+SIZES = {"width": 16, "cycles": 2, "scratch": 2, "round_hidden_to": 8, "blocks": 1}
+CONFIG = eqr(TASK, mixer=Groups(hidden=40), sites=Candidates(live=True), **SIZES)
+ROWS = 7
+NOISY = Path(damping=0.05, noise=0.1)
+
+
+def puzzles(rows: int = ROWS) -> np.ndarray:
+    made = TASK.generate(np.random.default_rng(3))
+    return np.stack([next(made).puzzle for _ in range(rows)])
+
+
+def by_hand(puzzle: np.ndarray) -> np.ndarray:
+    """What is possible (cells, symbols), by looking at every pair."""
+    lines, puzzle = TASK.members, puzzle.astype(int)
+    found = np.ones((36, 6), bool)
+    for cell in range(36):
+        for symbol in range(6):
+            for other in range(36):
+                if puzzle[other] < 2:
+                    continue
+                same = puzzle[other] - 2 == symbol
+                near = any(cell in line and other in line for line in lines)
+                if (other == cell and not same) or (other != cell and same and near):
+                    found[cell, symbol] = puzzle[cell] - 2 == symbol
+    return found
+
+
+def test_givens_rule_out_their_cell_and_their_like_in_each_group():
+    model, grids = Reasoner(CONFIG), puzzles(2)
+    x = model.embed(torch.from_numpy(grids))
+    for row, puzzle in enumerate(grids):
+        there = (x[:, row] != 0).any(-1).view(36, 6).numpy()
+        assert np.array_equal(there, by_hand(puzzle))
+        assert there[puzzle >= 2].sum() == (puzzle >= 2).sum()
+        open_sites = model.rules.open(x)[:, row, 0].view(36, 6).numpy()
+        assert not open_sites[puzzle >= 2].any()
+        assert not (open_sites & ~there).any()
+
+
+@pytest.mark.parametrize("tracked", [None, 3])
+def test_numbers_and_gradients_equal_a_plain_implementation(tracked):
+    for dtype, tolerance in ((torch.float64, 1e-5), (torch.float32, 2e-4)):
+        model = Reasoner(CONFIG).to(dtype)
+        x = model.embed(torch.from_numpy(puzzles()))
+        keys = torch.arange(ROWS) * 7919
+        state = model.start(x, keys)
+        reading = model.read(model.segment(state, x, keys, keys * 0, path=STILL, tracked=tracked), state)
+        plain = PlainReasoner(model)
+        first = PlainState(*(latent.transpose(0, 1) for latent in state.tensors()))
+        logits, halts = plain.read(plain.segment(first, x.transpose(0, 1), path=STILL, tracked=tracked))
+        assert torch.allclose(reading.logits, logits, rtol=tolerance, atol=tolerance)
+        assert torch.allclose(reading.halt, halts[:, 0].float(), atol=1e-4)
+        weights = [p for name, p in model.named_parameters() if not name.startswith("halt")]
+        found, wanted = (
+            torch.autograd.grad(values[values > IMPOSSIBLE].square().mean(), weights, retain_graph=True)
+            for values in (reading.logits, logits)
+        )
+        for ours, theirs in zip(found, wanted, strict=True):
+            limit = tolerance * float(theirs.abs().max())
+            assert torch.allclose(ours, theirs, rtol=50 * tolerance, atol=limit)
+
+
+@pytest.mark.parametrize("tracked", [None, 3])
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_carrying_open_sites_alone_equals_masking_the_others(monkeypatch, tracked, blocks):
+    model, runs = Reasoner(CONFIG.replace(blocks=blocks)), []
+    kernel = kernels.forward
+    monkeypatch.setattr(kernels, "forward", lambda *given: (runs.append(1), kernel(*given))[1])
+
+    def numbers() -> list[torch.Tensor]:
+        keys = torch.arange(ROWS) * 7919
+        x = model.embed(torch.from_numpy(puzzles())).detach().requires_grad_()
+        old = State(*(z.requires_grad_() for z in model.start(x.detach(), keys).tensors()))
+        new = model.segment(old, x, keys, keys * 0, path=NOISY, tracked=tracked)
+        inputs = (*old.tensors(), x, *model.stack.parameters())
+        loss = sum((z * torch.linspace(-1, 1, z.numel()).view_as(z)).sum() for z in new.tensors())
+        found = torch.autograd.grad(loss, inputs, allow_unused=True)
+        gradients = [torch.zeros_like(z) if g is None else g for z, g in zip(inputs, found, strict=True)]
+        return [*(z.detach() for z in new.tensors()), *gradients]
+
+    found = numbers()
+    assert runs
+    monkeypatch.setattr(reasoners, "can_fuse", lambda *_: False)
+    wanted = numbers()
+    assert len(runs) == 1
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.allclose(one, other, rtol=1e-3, atol=1e-4 * max(float(other.abs().mean()), 1.0))
+
+
+def test_what_is_ruled_out_stays_nothing_and_is_never_chosen():
+    model, grids = Reasoner(CONFIG), puzzles()
+    keys = torch.arange(ROWS)
+    with torch.no_grad():
+        x = model.embed(torch.from_numpy(grids))
+        state = model.start(x, keys)
+        for depth in range(3):
+            state = model.segment(state, x, keys, keys * 0 + depth, path=NOISY)
+        logits = model.decode(state)
+    out = ~(x != 0).any(-1)
+    assert all((latent[out] == 0).all() for latent in state.tensors())
+    scores = logits[..., 2:].permute(1, 2, 0).flatten(0, 1)
+    assert (scores[out] == IMPOSSIBLE).all()
+    assert (scores[~out] > IMPOSSIBLE).all()
+    chosen = logits.argmax(-1).numpy()
+    assert np.array_equal(chosen[grids >= 2], grids[grids >= 2])
+
+
+def test_a_symmetry_of_the_puzzle_permutes_the_trajectory():
+    model = Reasoner(CONFIG).double()
+    puzzle = puzzles(1)
+    symmetry = TASK.draw_symmetries(np.random.default_rng(1), 1)
+    renamed = np.argsort(symmetry.tokens[0, 2:])
+    sites = torch.from_numpy((symmetry.cells[0][:, None] * 6 + renamed[None, :]).reshape(-1))
+    keys = torch.tensor([5])
+    x, x_moved = (model.embed(torch.from_numpy(grid)) for grid in (puzzle, symmetry.apply(puzzle)))
+    assert torch.equal(x[sites], x_moved)
+    state = model.start(x, keys)
+    turned = State(*(latent[sites] for latent in state.tensors()))
+    for _ in range(3):
+        state = model.segment(state, x, keys, keys * 0, path=Path(damping=0.05))
+        turned = model.segment(turned, x_moved, keys, keys * 0, path=Path(damping=0.05))
+    assert torch.allclose(state.answer[sites], turned.answer, atol=1e-9)
+
+
+def test_configs_say_live_only_where_it_holds():
+    old = eqr(TASK, mixer=Groups(), sites=Candidates(), **SIZES)
+    assert old.to_json()["sites"] == {"first": 2}
+    assert ReasonerConfig.from_json(CONFIG.to_json()) == CONFIG != old.replace(mixer=CONFIG.mixer)
+    with pytest.raises(ValueError, match="live needs the groups mixer"):
+        eqr(TASK, sites=Candidates(live=True), **SIZES)
+
+
+def test_a_task_that_does_not_say_what_differs_has_no_live_candidates(monkeypatch):
+    monkeypatch.setattr(type(TASK), "distinct", lambda self: ())
+    with pytest.raises(ValueError, match=r"Task\.distinct"):
+        CONFIG.replace(width=24)
