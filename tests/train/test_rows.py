@@ -93,16 +93,17 @@ def test_halting_rules_say_when():
         assert rule.halted(reading, right, keys, torch.full((3,), 16), 16).all(), rule.kind
 
 
-def test_exploration_draws_a_least_depth_from_two_to_the_limit():
+@pytest.mark.parametrize("limit", [16, 9])  # an odd and an even number of depths
+def test_exploration_draws_a_least_depth_from_two_to_the_limit(limit):
     rule, rows = LearnedHalt(exploration=0.1), 40_000
     keys = torch.arange(rows)
-    least = rule.least(keys, torch.ones(rows, dtype=torch.int64), 16)
+    least = rule.least(keys, torch.ones(rows, dtype=torch.int64), limit)
     drawn = least[least > 0]
     assert 0.09 < len(drawn) / rows < 0.11
-    counts = np.bincount(drawn.numpy(), minlength=17)[2:]
+    counts = np.bincount(drawn.numpy(), minlength=limit + 1)[2:]
     assert counts.min() > 0.7 * counts.mean()
-    assert len(counts) == 15
-    again = rule.least(keys, torch.full((rows,), 2), 16)
+    assert len(counts) == limit - 1
+    again = rule.least(keys, torch.full((rows,), 2), limit)
     assert (least != again).any(), "drawn anew at every segment"
 
 
