@@ -24,10 +24,9 @@ from eqr.model.structured import GroupMlp, NeighbourMlp
 if TYPE_CHECKING:
     from eqr.cpu.carried import Plan
 
-CACHE_NUMBERS = 1 << 18
-"""Numbers that a core's own cache holds: all states of the rows that are carried together."""
-LIVE_ROWS = 4
-"""How many times as many rows are carried where only open sites are: they are a third or less."""
+CACHE_NUMBERS = 1 << 20
+"""Numbers of all states of the rows that are carried together. Fewer would fit a smaller cache, but sums over
+groups run along all rows at once and want some."""
 _MOVES = {move: number for number, move in enumerate(Move)}
 
 
@@ -201,8 +200,7 @@ def _plan(
         live=int(live),
         **along.tables(),
     )
-    together = CACHE_NUMBERS * (LIVE_ROWS if live else 1) // plan.space()
-    return plan._replace(together=min(max(together, 1), rows))
+    return plan._replace(together=min(max(CACHE_NUMBERS // plan.space(), 1), rows))
 
 
 def _two(latents: Sequence[Tensor | None]) -> tuple[int, int]:
