@@ -1,14 +1,17 @@
 """The command line as a whole: help that fits a screen, and Ctrl-C that ends in one line."""
 
+import signal
 import sys
 from types import ModuleType
 
 import pytest
 import typer
+from typer.core import TyperGroup
 from typer.testing import CliRunner
 
 from eqr.cli import COMMANDS, app
 from eqr.errors import UserError
+from eqr.signals import Stopped
 
 
 def test_help_fits_a_screen_and_lists_every_verb():
@@ -52,3 +55,13 @@ def test_ctrl_c_is_one_line_and_130(failing):
     assert done.exit_code == 130
     assert done.stderr == "interrupted\n"
     assert done.stdout == ""
+
+
+def test_a_signal_while_the_words_are_read_is_told_as_what_it_is(monkeypatch):
+    def struck(*_, **__):
+        raise Stopped(signal.SIGTERM)
+
+    monkeypatch.setattr(TyperGroup, "make_context", struck)
+    done = CliRunner().invoke(app, ["tasks"])
+    assert done.exit_code == 128 + signal.SIGTERM
+    assert done.stderr == "stopped by SIGTERM\n"

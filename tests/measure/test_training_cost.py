@@ -52,3 +52,9 @@ def test_memory_grows_with_what_is_tracked_and_with_nothing_else():
     assert max(steps) < 1.5 * min(steps)
     smallest = CONFIG.cells * CONFIG.width * 4  # one state
     assert kept[0] > 3 * smallest
+
+
+def test_a_loss_keeps_logits_and_their_gradient_for_every_cell():
+    unit = unit_costs(CONFIG, rows=3, tracked=None)
+    logits = 3 * CONFIG.cells * CONFIG.vocabulary
+    assert unit.loss_activations == 2 * 4 * logits  # float32

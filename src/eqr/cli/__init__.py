@@ -7,6 +7,8 @@ shells expect (130 for Ctrl-C), and leaves a traceback only for bugs.
 import importlib
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,18 +68,30 @@ class LazyCommands(TyperGroup):
         """Return the options of `eqr` itself."""
         return _tidy_flags(super().get_params(ctx))
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        """Read the words; a signal may come as early as that."""
+        with _told():
+            return super().make_context(*arguments, **options)
+
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb; Ctrl-C and a reader that went away end here, typer would say nothing."""
-        try:
+        """Run the verb."""
+        with _told():
             return super().invoke(ctx)
-        except KeyboardInterrupt as interrupt:
-            line, code = farewell(interrupt)
-            print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr)
-            raise typer.Exit(code) from None
-        except BrokenPipeError:
-            # `eqr ... | head`: leave quietly, without Python's complaint at shutdown
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(0) from None
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """End here for a signal or a reader that went away: typer would say nothing, and take any for Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        line, code = farewell(interrupt)
+        print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr)
+        raise typer.Exit(code) from None
+    except BrokenPipeError:
+        # `eqr ... | head`: leave quietly, without Python's complaint at shutdown
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(0) from None
 
 
 def _tidy(command: Any, ctx: Any) -> None:
