@@ -38,6 +38,9 @@ class Reference:
         self.config, self.weights = config, weights
         self.cells, self.width = config["rows"] * config["columns"], config["width"]
         self.first = None if config["sites"] is None else config["sites"]["first"]
+        self.live = self.first is not None and config["sites"].get("live", False)
+        """Whether only open candidates are carried: the others are what their input is."""
+        self._carried: Tensor | float = 1.0
         self.symbols = 1 if self.first is None else config["vocabulary"] - self.first
         self.tokens = config["identity_tokens"] + self.cells * self.symbols
         self.states = 2 if config["recurrence"]["kind"] == "two-level" else 1
@@ -49,6 +52,9 @@ class Reference:
         rows = []
         for row, puzzle in enumerate(puzzles.tolist()):
             tokens = [table[kind] for token in puzzle for kind in self._kinds(token)]
+            if self.live:
+                left = self._left(puzzle)
+                tokens = [vector if held else 0.0 * vector for vector, held in zip(tokens, left, strict=True)]
             lead = [torch.zeros_like(table[0]) for _ in range(self.config["identity_tokens"])]
             if self.config["identities"] and identities is not None:
                 lead[0] = self.weights["identity_table"][identities[row]].to(table)
@@ -66,8 +72,40 @@ class Reference:
             return [token] * self.symbols
         return [self.first + (token != self.first + symbol) for symbol in range(self.symbols)]
 
+    def _left(self, puzzle: list[int]) -> list[bool]:
+        """Which candidates the givens leave: each rules out its cell's others, and itself in its groups."""
+        given = {
+            cell * self.symbols + token - self.first
+            for cell, token in enumerate(puzzle)
+            if token >= self.first
+        }
+        ruled_out = {
+            site
+            for groups in self._groups().values()
+            for members in groups
+            if given.intersection(members)
+            for site in members
+        }
+        return [site in given or site not in ruled_out for site in range(self.tokens)]
+
+    def _open(self, x: Tensor) -> Tensor:
+        """1 for the sites that hold something and share a group with another that does, (rows, tokens, 1)."""
+        held = (x.abs().sum(dim=2) > 0).double()
+        company = torch.zeros_like(held)
+        for groups in self._groups().values():
+            for members in groups:
+                company[:, members] += (held[:, members].sum(dim=1, keepdim=True) >= 2).double()
+        return (held * (company > 0)).unsqueeze(2).to(x)
+
     def start(self, x: Tensor, keys: list[int]) -> Latents:
         """A fixed vector, truncated normals of each row's own, or a prediction from the input."""
+        state = self._start(x, keys)
+        if not self.live:
+            return state
+        held = (x.abs().sum(dim=2, keepdim=True) > 0).to(x)
+        return Latents(state.answer * held, None if state.scratch is None else state.scratch * held)
+
+    def _start(self, x: Tensor, keys: list[int]) -> Latents:
         start = self.config["start"]
         if start["kind"] == "fixed":
             names = ("starter.answer", "starter.scratch")[: self.states]
@@ -103,7 +141,10 @@ class Reference:
         still: bool = False,
     ) -> Latents:
         """The applications of one segment; only the last `tracked` (None: all) are differentiated."""
-        moves = self._moves()
+        moves, given = self._moves(), x
+        if self.live:
+            self._carried = self._open(x)
+            x, state = x * self._carried, self._masked(state)
         for index, move in enumerate(moves):
             if tracked is not None and index == len(moves) - tracked:
                 state = state.detach()
@@ -122,7 +163,15 @@ class Reference:
                     "answer_stack" if own else "stack", state.answer, condition, index, 0, strayed
                 )
                 state = Latents(z, state.scratch)
+        if self.live:
+            settled = given * (1 - self._carried)
+            added = None if state.scratch is None else state.scratch + settled
+            state = Latents(state.answer + settled, added)
         return state.detach() if tracked == 0 else state
+
+    def _masked(self, state: Latents) -> Latents:
+        scratch = None if state.scratch is None else state.scratch * self._carried
+        return Latents(state.answer * self._carried, scratch)
 
     def _moves(self) -> list[str]:
         recurrence = self.config["recurrence"]
@@ -141,7 +190,7 @@ class Reference:
         h = z + condition
         for block in range(self.config["blocks"]):
             name = f"{stack}.blocks.{block}."
-            h = self._mix(h, name + self.config["mixer"]["kind"] + ".")
+            h = self._mix(h, name + self.config["mixer"]["kind"] + ".") * self._carried
             h = norm(h + self._mlp(h, name + "channels."))
         if keys is None:
             return h
@@ -155,7 +204,7 @@ class Reference:
             scale = scale * learned[min(state, len(learned) - 1)].exp()
         bases = [scramble(key + index) for key in keys]
         chosen = [[scramble(base + token) % BANK for token in range(self.tokens)] for base in bases]
-        return h + scale * self.bank[torch.tensor(chosen)].to(h)
+        return h + scale * self.bank[torch.tensor(chosen)].to(h) * self._carried
 
     def _mix(self, h: Tensor, name: str) -> Tensor:
         match self.config["mixer"]["kind"]:
@@ -273,6 +322,9 @@ class Reference:
         scores = F.linear(state.answer[:, self.config["identity_tokens"] :], self.weights["answer_head"])
         if self.first is None:
             return scores
+        if self.live:
+            held = state.answer.abs().sum(dim=2, keepdim=True) > 0
+            scores = torch.where(held, scores, IMPOSSIBLE)
         scores = scores.reshape(len(scores), self.cells, self.symbols)
         return F.pad(scores, (self.first, 0), value=IMPOSSIBLE)
 

@@ -65,6 +65,9 @@ def variants() -> dict[str, ReasonerConfig]:
 SIZES = {"width": 16, "cycles": 2, "scratch": 2, "round_hidden_to": 8}
 STRUCTURED = {
     "candidates": eqr(task_named("sudoku-4x4"), mixer=Groups(hidden=32), sites=Candidates(), **SIZES),
+    "live candidates": eqr(
+        task_named("sudoku-4x4"), mixer=Groups(hidden=32), sites=Candidates(live=True), **SIZES
+    ),
     "groups of cells": eqr(task_named("sudoku-4x4"), mixer=Groups(), **SIZES),
     "groups of 6x6": eqr(task_named("sudoku-6x6"), mixer=Groups(hidden=8), blocks=1, **SIZES),
     "neighbours": eqr(task_named("maze-7x7"), mixer=Neighbours(), **SIZES),

@@ -47,6 +47,8 @@ def identities_of(config: ReasonerConfig) -> Tensor | None:
 def embedded(model: Reasoner) -> tuple[Tensor, Tensor]:
     """x by the model and by the reference, both with the batch in front."""
     puzzles, identities = puzzles_of(model.config, ROWS), identities_of(model.config)
+    if model.config.sites is not None:
+        puzzles[:, 1::3], puzzles[:, 2::3] = 1, 1  # blanks, so that candidates are left
     vectors = None if identities is None else model.identity_vectors(identities)
     ours = model.embed(puzzles, vectors).transpose(0, 1)
     return ours, reference_of(model).embed(puzzles, identities)

@@ -5,8 +5,8 @@ import torch
 from fixtures import small
 from torch import Tensor
 
-from eqr.cpu import mlp
-from eqr.cpu.tiled import LARGEST_WEIGHTS, say
+from eqr.cpu import kernels, mlp
+from eqr.cpu.tiled import LARGEST_WEIGHTS
 from eqr.model import exchange as exchanges
 from eqr.model import systems
 from eqr.model.config import Candidates, ReasonerConfig
@@ -84,12 +84,18 @@ def test_a_row_does_not_depend_on_its_tile():
 def test_the_gate_is_exact_to_a_millionth_and_lets_no_nan_vanish():
     g = torch.cat((torch.linspace(-80, 80, 4001), torch.tensor([0.0, -0.0, 1e-30, -500.0, 500.0])))
     up, down = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[1.0], [0.0]])
-    found = torch.empty(len(g), 2)
-    say(torch.stack((g, torch.ones_like(g)), dim=1), up, down, found)
+
+    def said(h: Tensor) -> Tensor:
+        """MLP(h) alone."""
+        out = torch.empty_like(h)
+        place = h.data_ptr(), 0, 1, len(h), 1, 2, up.data_ptr(), down.data_ptr(), 1
+        mlp.forward(*place, out.data_ptr(), 0, 0, kernels.F4(0.0))
+        return out
+
+    found = said(torch.stack((g, torch.ones_like(g)), dim=1))
     exact = torch.nn.functional.silu(g.double())
     assert ((found[:, 0].double() - exact).abs() <= 1e-6 * exact.abs() + 1e-30).all()
-    say(torch.tensor([[torch.nan, 1.0]]), up, down, found)
-    assert found[0, 0].isnan()
+    assert said(torch.tensor([[torch.nan, 1.0]]))[0, 0].isnan()
 
 
 def families() -> ReasonerConfig:
@@ -104,7 +110,7 @@ def uneven() -> Factors:
 
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("kind", ["cross", "sudoku", "uneven"])
-def test_exchange_and_its_gradient(ran, kind, rows):
+def test_exchange_and_its_gradient(kind, rows):
     width, hidden = 24, 20
     if kind == "cross":
         along: exchanges.Exchange = Cross(3, 4)
@@ -121,12 +127,7 @@ def test_exchange_and_its_gradient(ran, kind, rows):
     def run(h: Tensor, *both: Tensor) -> Tensor:
         return exchange(h, along, both[:parts], both[parts:])
 
-    exact = with_gradients(run, given, torch.float64)
-    assert not ran
-    assert_close(with_gradients(run, given, torch.float32), exact)
-    assert ran == ["forward"] * parts + ["gradient"] * parts
-    with torch.no_grad():
-        assert_close([run(*given)], exact[:1])
+    assert_close(with_gradients(run, given, torch.float32), with_gradients(run, given, torch.float64))
     few = [tensor.double().requires_grad_() for tensor in (given[0][:, :1, :], *given[1:])]
     assert torch.autograd.gradcheck(run, few, fast_mode=True)
 

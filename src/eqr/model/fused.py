@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eqr.cpu.sweeps import EPSILON
-from eqr.cpu.tiled import fits, is_small
+from eqr.cpu.operators import only_numbers
+from eqr.cpu.sweeps import EPSILON, is_float32, small_enough
+from eqr.cpu.tiled import is_small
 from eqr.model.blocks import Stack
 from eqr.model.config import Move
 from eqr.model.layers import ChannelMlp
@@ -57,7 +58,8 @@ class Segment:
 def can_fuse(stacks: Sequence[Stack], state: State, x: Tensor) -> bool:
     """Whether the kernels are for a segment of these blocks on these tensors."""
     weights = _weights(stacks)
-    return bool(weights) and fits(state.answer, (*state.tensors(), x.contiguous(), *weights))
+    tensors = (*state.tensors(), x.contiguous(), *weights)
+    return bool(weights) and only_numbers(tensors) and is_float32(*tensors) and small_enough(x)
 
 
 def fused(segment: Segment, state: State, x: Tensor) -> State:
