@@ -100,8 +100,8 @@ def test_carrying_open_sites_alone_equals_masking_the_others(monkeypatch, tracke
     monkeypatch.setattr(reasoners, "can_fuse", lambda *_: False)
     wanted = numbers()
     assert len(runs) == 1
-    for one, other in zip(found, wanted, strict=True):
-        assert torch.allclose(one, other, rtol=1e-3, atol=1e-4 * max(float(other.abs().mean()), 1.0))
+    for one, other in zip(found, wanted, strict=True):  # two ways to round, amplified by a whole segment
+        assert float((one - other).abs().max()) <= 1e-4 * max(float(other.abs().max()), 1.0)
 
 
 def test_what_is_ruled_out_stays_nothing_and_is_never_chosen():
