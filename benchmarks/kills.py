@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -272,6 +273,8 @@ class Kills:
             eqr()
         except SystemExit as end:
             code = end.code or 0
+        except BaseException:
+            traceback.print_exc()  # a bug: let the log say which
         finally:
             sys.stdout.flush()
             sys.stderr.flush()

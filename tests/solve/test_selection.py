@@ -124,3 +124,12 @@ def test_rules_as_typed():
         parse_selection("first:2")
     with pytest.raises(UserError, match="window"):
         parse_selection("residual:0")
+
+
+def test_a_start_that_lost_its_numbers_is_not_the_calmest():
+    drawn = table(4)
+    drawn.status[:] = Status.RAN_OUT
+    drawn.residuals[:, 1] = np.nan  # as after a state that blew up
+    chosen = LowestResidual(window=4).choose(drawn)
+    assert 1 not in chosen
+    assert len(set(chosen.tolist())) > 1
