@@ -3,16 +3,19 @@
 import errno
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import save
 from small_runs import small_recipe
 
 from eqr.data import Batches
 from eqr.data.generated import generate
 from eqr.errors import UserError
+from eqr.signals import Stopped, stoppable
 from eqr.tasks import task_named
 from eqr.train.checkpoint import FORMAT, Checkpoint, Checkpoints, _digest, read
 from eqr.train.trainer import Trainer
@@ -128,6 +131,30 @@ def test_a_forged_record_is_a_plain_error(tmp_path, record):
     (tmp_path / "c.safetensors").write_bytes(save(tensors, metadata))
     with pytest.raises(UserError, match=r"c\.safetensors"):
         read(tmp_path / "c.safetensors")
+
+
+def test_a_signal_waits_until_a_checkpoint_is_read(tmp_path, monkeypatch):
+    path, asked = Checkpoints(tmp_path, keep=1).save(make(1)), []
+
+    class Struck:
+        def __init__(self, *where):
+            self.file = safe_open(*where)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+        def __getattr__(self, name):
+            asked.append(name)
+            signal.raise_signal(signal.SIGTERM)
+            return getattr(self.file, name)
+
+    monkeypatch.setattr("eqr.train.checkpoint.safe_open", Struck)
+    with stoppable(), pytest.raises(Stopped):
+        read(path)
+    assert asked.count("get_tensor") == len(make(1).tensors)
 
 
 def test_a_pipe_is_no_checkpoint(tmp_path):

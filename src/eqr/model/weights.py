@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from eqr.errors import UserError
 from eqr.files import new_file, regular_file
+from eqr.signals import deferred_interrupts
 
 PICKLES = (".bin", ".ckpt", ".pkl", ".pt", ".pth")
 NUMBERS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -116,6 +117,7 @@ def _require_safetensors(path: Path) -> None:
 @contextmanager
 def _undamaged(path: Path) -> Iterator[None]:
     try:
-        yield
+        with deferred_interrupts():  # in compiled code a signal would look like damage
+            yield
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError, MemoryError) as error:
         raise UserError(f"{path} is damaged or truncated ({error}); copy or download it again") from None

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from eqr.errors import UserError
 from eqr.files import new_file, parse_json, regular_file, require_object
+from eqr.signals import deferred_interrupts
 from eqr.value import Value
 
 FORMAT = "eqr-checkpoint-1"
@@ -90,7 +91,8 @@ class Checkpoints:
 def read(path: Path) -> Checkpoint:
     """Read one checkpoint; anything wrong with it is a `UserError` that names the file."""
     try:
-        with safe_open(regular_file(path), "pt") as file:
+        # in compiled code a signal would come out as an error of another kind
+        with deferred_interrupts(), safe_open(regular_file(path), "pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in sorted(file.keys())}
     except (SafetensorError, OSError) as error:
