@@ -2,11 +2,22 @@
 
 from pathlib import Path
 
+import pytest
+import torch
 from typer.testing import CliRunner
 
 from eqr.cli.demo import app
 
 TINY = ["--steps", "4", "--puzzles", "8", "--starts", "2", "--depth", "4"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Beside other tests, two threads on two cores wait for each other most of the time."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def test_the_demo_trains_scales_solves_and_reports_then_reuses_it_all(tmp_path: Path) -> None:
