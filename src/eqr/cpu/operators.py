@@ -6,9 +6,7 @@ differentiate, cast or fuse it themselves. Only tensors that are nothing but num
 kernel, and of these it takes what it was written for.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar, cast
@@ -64,25 +62,12 @@ def operator(
     return register
 
 
-_by_definition: ContextVar[bool] = ContextVar("by_definition", default=False)
-
-
-@contextmanager
-def by_definition() -> Iterator[None]:
-    """Compute everything by definition while the context lasts, to compare kernels with."""
-    token = _by_definition.set(True)
-    try:
-        yield
-    finally:
-        _by_definition.reset(token)
-
-
 def only_numbers(tensors: Sequence[Tensor]) -> bool:
     """Ask the dispatcher whether tensors are nothing but numbers on the cpu, so that a kernel may have them.
 
     For what is too large to be an operator; everybody who would look inside one makes this false.
     """
-    if torch.compiler.is_compiling() or _by_definition.get():
+    if torch.compiler.is_compiling():
         return False
     answer: bool = torch.ops.eqr.only_numbers.default(list(tensors))
     return answer
@@ -98,8 +83,7 @@ def _register_only_numbers() -> None:
 
 def _unrecorded(definition: Callable[..., Tensor], kernel: Kernel) -> Callable[..., Tensor]:
     def run(*given: Any) -> Tensor:
-        taken = kernel.takes(*given) and not _by_definition.get()
-        return kernel.run(*given) if taken else definition(*given)
+        return kernel.run(*given) if kernel.takes(*given) else definition(*given)
 
     return run
 
@@ -115,7 +99,7 @@ def _recorded(
         tensors = [value for value in flat if isinstance(value, Tensor)]
         if any(map(_has_tangent, tensors)):
             return inside(*given)
-        if kernel is None or not kernel.takes(*given) or _by_definition.get():
+        if kernel is None or not kernel.takes(*given):
             return definition(*given)
         if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
             return definition(*given) if function is None else function(_layout(given), *flat)

@@ -10,6 +10,7 @@ rounds is reported. Run by `eqr bench model` and benchmarks/model.py, whose note
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -64,38 +65,17 @@ def _structured(task_name: str, width: int, **fields: Any) -> ReasonerConfig:
 _CANDIDATES: dict[str, Any] = {"mixer": Groups(hidden=96), "sites": Candidates()}
 _LIVE: dict[str, Any] = {**_CANDIDATES, "sites": Candidates(live=True)}
 
+_told = partial(Size, tracked=3, times_plain=3.0)
+"""What is told the structure runs short windows and should leave the plain composition far behind."""
+
 SIZES = (
     Size(name="d=512, 81 tokens", config=_config(9, 11, 512), rows=16, forward=0.80, training=0.70),
     Size(name="d=128, 81 tokens", config=_config(9, 11, 128), rows=96, forward=0.60, training=0.50),
     Size(name="d=96, 36 tokens", config=_config(6, 8, 96), rows=192),
-    Size(
-        name="d=24, candidates",
-        config=_structured("sudoku-9x9", 24, **_CANDIDATES),
-        rows=16,
-        tracked=3,
-        times_plain=3.0,
-    ),
-    Size(
-        name="d=24, live",
-        config=_structured("sudoku-9x9", 24, **_LIVE),
-        rows=16,
-        tracked=3,
-        times_plain=3.0,
-    ),
-    Size(
-        name="d=48, candidates",
-        config=_structured("sudoku-9x9", 48, **_CANDIDATES),
-        rows=16,
-        tracked=3,
-        times_plain=3.0,
-    ),
-    Size(
-        name="d=32, neighbours",
-        config=_structured("maze-11x11", 32, mixer=Neighbours()),
-        rows=32,
-        tracked=3,
-        times_plain=3.0,
-    ),
+    _told(name="d=24, candidates", config=_structured("sudoku-9x9", 24, **_CANDIDATES), rows=16),
+    _told(name="d=24, live", config=_structured("sudoku-9x9", 24, **_LIVE), rows=16),
+    _told(name="d=48, candidates", config=_structured("sudoku-9x9", 48, **_CANDIDATES), rows=16),
+    _told(name="d=32, neighbours", config=_structured("maze-11x11", 32, mixer=Neighbours()), rows=32),
 )
 """The paper's size, 42 layers per segment, the two that two cores can train, and the structured ones."""
 

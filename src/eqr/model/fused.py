@@ -58,8 +58,9 @@ class Segment:
 def can_fuse(stacks: Sequence[Stack], state: State, x: Tensor) -> bool:
     """Whether the kernels are for a segment of these blocks on these tensors."""
     weights = _weights(stacks)
-    tensors = (*state.tensors(), x.contiguous(), *weights)
-    return bool(weights) and only_numbers(tensors) and is_float32(*tensors) and small_enough(x)
+    tensors = (*state.tensors(), *weights)
+    fits = is_float32(*tensors) and x.dtype is torch.float32 and small_enough(x)
+    return bool(weights) and fits and only_numbers((*tensors, x))
 
 
 def fused(segment: Segment, state: State, x: Tensor) -> State:
