@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from eqr.cpu import segment as kernels
-from eqr.model import reasoner as reasoners
-from eqr.model.config import STILL, Candidates, Path, ReasonerConfig
+from eqr.model import fast
+from eqr.model.config import Candidates, Path, ReasonerConfig
+from eqr.model.fast import advance
 from eqr.model.mixers import Groups
-from eqr.model.plain import PlainReasoner, PlainState
 from eqr.model.reasoner import IMPOSSIBLE, Reasoner
 from eqr.model.state import State
 from eqr.model.systems import eqr
@@ -55,29 +55,6 @@ def test_givens_rule_out_their_cell_and_their_like_in_each_group():
 
 
 @pytest.mark.parametrize("tracked", [None, 3])
-def test_numbers_and_gradients_equal_a_plain_implementation(tracked):
-    for dtype, tolerance in ((torch.float64, 1e-5), (torch.float32, 2e-4)):
-        model = Reasoner(CONFIG).to(dtype)
-        x = model.embed(torch.from_numpy(puzzles()))
-        keys = torch.arange(ROWS) * 7919
-        state = model.start(x, keys)
-        reading = model.read(model.segment(state, x, keys, keys * 0, path=STILL, tracked=tracked), state)
-        plain = PlainReasoner(model)
-        first = PlainState(*(latent.transpose(0, 1) for latent in state.tensors()))
-        logits, halts = plain.read(plain.segment(first, x.transpose(0, 1), path=STILL, tracked=tracked))
-        assert torch.allclose(reading.logits, logits, rtol=tolerance, atol=tolerance)
-        assert torch.allclose(reading.halt, halts[:, 0].float(), atol=1e-4)
-        weights = [p for name, p in model.named_parameters() if not name.startswith("halt")]
-        found, wanted = (
-            torch.autograd.grad(values[values > IMPOSSIBLE].square().mean(), weights, retain_graph=True)
-            for values in (reading.logits, logits)
-        )
-        for ours, theirs in zip(found, wanted, strict=True):
-            limit = tolerance * float(theirs.abs().max())
-            assert torch.allclose(ours, theirs, rtol=50 * tolerance, atol=limit)
-
-
-@pytest.mark.parametrize("tracked", [None, 3])
 @pytest.mark.parametrize("blocks", [1, 2])
 def test_carrying_open_sites_alone_equals_masking_the_others(monkeypatch, tracked, blocks):
     model, runs = Reasoner(CONFIG.replace(blocks=blocks)), []
@@ -88,7 +65,7 @@ def test_carrying_open_sites_alone_equals_masking_the_others(monkeypatch, tracke
         keys = torch.arange(ROWS) * 7919
         x = model.embed(torch.from_numpy(puzzles())).detach().requires_grad_()
         old = State(*(z.requires_grad_() for z in model.start(x.detach(), keys).tensors()))
-        new = model.segment(old, x, keys, keys * 0, path=NOISY, tracked=tracked)
+        new = advance(model, old, x, keys, keys * 0, path=NOISY, tracked=tracked)
         inputs = (*old.tensors(), x, *model.stack.parameters())
         loss = sum((z * torch.linspace(-1, 1, z.numel()).view_as(z)).sum() for z in new.tensors())
         found = torch.autograd.grad(loss, inputs, allow_unused=True)
@@ -97,7 +74,7 @@ def test_carrying_open_sites_alone_equals_masking_the_others(monkeypatch, tracke
 
     found = numbers()
     assert runs
-    monkeypatch.setattr(reasoners, "can_fuse", lambda *_: False)
+    monkeypatch.setattr(fast, "_has_kernels", lambda *_: False)
     wanted = numbers()
     assert len(runs) == 1
     for one, other in zip(found, wanted, strict=True):  # two ways to round, amplified by a whole segment
@@ -111,7 +88,7 @@ def test_what_is_ruled_out_stays_nothing_and_is_never_chosen():
         x = model.embed(torch.from_numpy(grids))
         state = model.start(x, keys)
         for depth in range(3):
-            state = model.segment(state, x, keys, keys * 0 + depth, path=NOISY)
+            state = advance(model, state, x, keys, keys * 0 + depth, path=NOISY)
         logits = model.decode(state)
     out = ~(x != 0).any(-1)
     assert all((latent[out] == 0).all() for latent in state.tensors())

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from eqr.cpu.rows import RowExecutor, least_rows, one_thread, rows_per_cut, shared_executor
 from eqr.errors import UserError
 from eqr.model.config import ReasonerConfig
+from eqr.model.fast import advance
 from eqr.model.reasoner import Reasoner
 from eqr.solve.rollout import segment_and_read
 
@@ -109,7 +110,7 @@ def test_a_cut_segment_equals_the_whole(system):
     keys, depths = keys_of(7)
     state = model.start(x, keys)
     with torch.no_grad():
-        whole = model.segment(state, x, keys, depths)
+        whole = advance(model, state, x, keys, depths)
         reading = model.read(whole, state)
     cut, cut_reading = segment_and_read(model, RowExecutor(2, 2), state, x, keys, depths)
     for one, other in zip(whole.tensors(), cut.tensors(), strict=True):
@@ -129,7 +130,7 @@ def test_gradients_by_piece_sum_to_the_whole_and_do_not_vary():
     weights = list(model.stack.parameters())
 
     def gradients(rows: slice) -> tuple[torch.Tensor, ...]:
-        after = model.segment(state.chunk(rows), x[:, rows], keys[rows], depths[rows], tracked=7)
+        after = advance(model, state.chunk(rows), x[:, rows], keys[rows], depths[rows], tracked=7)
         return torch.autograd.grad(after.answer[0].sum(), weights)
 
     def total(executor: RowExecutor) -> list[torch.Tensor]:

@@ -21,10 +21,11 @@ from torch.nn import functional as F
 
 from eqr.cpu.rows import RowExecutor, rows_per_cut, shared_executor
 from eqr.measure.accounting import flops_per_block, flops_per_reading, flops_per_segment
+from eqr.measure.straightforward import PlainReasoner, PlainState
 from eqr.model import systems
 from eqr.model.config import STILL, Candidates, Path, ReasonerConfig
+from eqr.model.fast import advance
 from eqr.model.mixers import Groups, Neighbours
-from eqr.model.plain import PlainReasoner, PlainState
 from eqr.model.reasoner import Reasoner
 from eqr.model.systems import EQR_PATH
 from eqr.solve.rollout import segment_and_read
@@ -143,8 +144,8 @@ class _Bench:
 
     def _gradients(self, rows: slice) -> tuple[Tensor, ...]:
         before = self.state.chunk(rows)
-        after = self.model.segment(
-            before, self.x[:, rows], self.keys[rows], self.depths[rows], tracked=self.size.tracked
+        after = advance(
+            self.model, before, self.x[:, rows], self.keys[rows], self.depths[rows], tracked=self.size.tracked
         )
         return self._descend(self.model.read(after, before).logits, self.puzzles[rows])
 

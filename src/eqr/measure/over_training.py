@@ -18,6 +18,7 @@ from eqr.measure.diagnostics import MODE_RULES, Mode, ModeRules
 from eqr.measure.results import ModeShareRow, TrackingRow
 from eqr.measure.statistics import share
 from eqr.measure.traces import run_basins
+from eqr.model.fast import advance
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
 from eqr.progress import progress
@@ -107,7 +108,7 @@ def tracking_error(moment: Moment, *, follow: int = FOLLOWED) -> list[TrackingRo
     still = model.config.path.replace(noise=0.0, learned_noise=False)
     state = before = State(*(latent.clone() for latent in rows.state.tensors()))
     for further in range(follow):
-        before, state = state, model.segment(state, x, rows.keys, rows.depths + further, path=still)
+        before, state = state, advance(model, state, x, rows.keys, rows.depths + further, path=still)
     distance, moved = state.distance(rows.state).numpy(), state.distance(before).numpy()
     depths = rows.depths.numpy()
     return [

@@ -13,6 +13,7 @@ from torch import Tensor
 from eqr.measure.accounting import flops_per_reading, flops_per_segment
 from eqr.measure.results import TrainingCostRow
 from eqr.model.config import ReasonerConfig
+from eqr.model.fast import advance
 from eqr.model.reasoner import Reasoner
 from eqr.train.recipe import Recipe
 
@@ -96,7 +97,7 @@ def kept_bytes(reasoner: Reasoner, tracked: int) -> int:
     state = reasoner.start(x, key).detach()
     still = config.path.replace(noise=0.0, learned_noise=False)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
-        reasoner.segment(state, x, key, key, path=still, tracked=tracked)
+        advance(reasoner, state, x, key, key, path=still, tracked=tracked)
     return sum(sizes.values())
 
 

@@ -1,6 +1,6 @@
 """Exchange between sites along tables: R(h + D(MLP(C(h)))) with linear C and D.
 
-Small models on cpu run whole segments of it by kernels that follow the same tables (`eqr.model.fused`).
+Small models on cpu run whole segments of it by kernels that follow the same tables (`eqr.model.fast`).
 """
 
 from abc import ABC, abstractmethod

@@ -16,7 +16,6 @@ from eqr.errors import UserError
 from eqr.model.blocks import Stack
 from eqr.model.config import Path, Positions, ReasonerConfig
 from eqr.model.counters import NoiseBank
-from eqr.model.fused import Noise, Segment, can_fuse, fused
 from eqr.model.layers import matrix, scaled_normal
 from eqr.model.live import Rules, holds, only_open
 from eqr.model.operator import Bare, Damped, Numbered, Wrapped, run_segment, strayed
@@ -40,7 +39,7 @@ class Reasoner(Saved):
     def __init__(self, config: ReasonerConfig, *, seed: int = 0) -> None:
         super().__init__()
         self.config = config
-        self._moves = config.recurrence.moves()
+        self.moves = config.recurrence.moves()
         generator = torch.Generator().manual_seed(seed)
         width = config.width
         # a candidate is the symbol given in its cell, or another is, or the cell holds no symbol
@@ -67,7 +66,7 @@ class Reasoner(Saved):
         table = torch.zeros(config.identities, width) if config.identities else None
         self.register_buffer("identity_table", table)
         self._bank: NoiseBank | None = None
-        self._wrappers: tuple[Callable[[Numbered], Numbered], ...] = ()
+        self.wrappers: tuple[Callable[[Numbered], Numbered], ...] = ()
 
     def forward(
         self,
@@ -146,28 +145,10 @@ class Reasoner(Saved):
         `depths` (rows,) int64 counts the segments each row has behind it, so that noise is fresh; `path`
         overrides damping and noise for this run; `tracked` is the gradient window in applications.
         """
-        path, keys = path or self.config.path, keys + (depths << 20)
-        # a run of rows cut out of a batch must round as the same rows do alone
-        state = State(*(latent.contiguous() for latent in state.tensors()))
-
-        def compose(state: State, x: Tensor) -> State:
-            return self._composed(state, x, path, keys, tracked)
-
-        stacks = (self.stack,) if self.answer_stack is None else (self.stack, self.answer_stack)
-        if self._wrappers or path.learned_noise or not can_fuse(stacks, state, x):
-            return compose(state, x)
-        noise = None
-        if path.noise:
-            bank = self.noise_bank(keys.device)
-            noise = Noise(bank.vectors, bank.choose(keys, len(self._moves), len(x)), path.noise)
-        return fused(Segment(stacks, self._moves, path.damping, noise, tracked, compose), state, x)
-
-    def _composed(self, state: State, x: Tensor, path: Path, keys: Tensor, tracked: int | None) -> State:
-        """Run a segment application by application."""
-        wrapped = self._wrap(path, keys)
+        wrapped = self._wrap(path or self.config.path, keys, depths)
         if self.rules is None:
-            return run_segment(state, x, self._moves, wrapped, tracked=tracked)
-        return only_open(self.rules.open(x), state, x, self._moves, wrapped, tracked=tracked)
+            return run_segment(state, x, self.moves, wrapped, tracked=tracked)
+        return only_open(self.rules.open(x), state, x, self.moves, wrapped, tracked=tracked)
 
     def wrapped_by(self, *wrappers: Callable[[Numbered], Numbered]) -> Self:
         """Return this model, weights shared, with wrappers of your own around damping and noise.
@@ -175,7 +156,7 @@ class Reasoner(Saved):
         Each is called once per segment and state, with the application to wrap.
         """
         view = copy(self)
-        view._wrappers = (*self._wrappers, *wrappers)
+        view.wrappers = (*self.wrappers, *wrappers)
         return view
 
     def read(self, state: State, before: State) -> Reading:
@@ -222,18 +203,17 @@ class Reasoner(Saved):
         """Number of trained parameters, without buffers and the sparse identity table."""
         return sum(parameter.numel() for parameter in self.parameters())
 
-    def _wrap(self, path: Path, keys: Tensor) -> Wrapped:
+    def _wrap(self, path: Path, keys: Tensor, depths: Tensor) -> Wrapped:
         scratch: Numbered = Bare(self.stack)
         answer: Numbered = Bare(self.answer_stack or self.stack)
         if path.noise:
-            bank = self.noise_bank(keys.device)
-            chosen = bank.choose(keys, len(self._moves), self.config.tokens)
+            bank, chosen = self.noise(keys, depths)
             of_answer, of_scratch = self._noise_scales(path)
             answer = strayed(answer, path.damping, of_answer, bank, chosen)
             scratch = strayed(scratch, path.damping, of_scratch, bank, chosen)
         elif path.damping:
             scratch, answer = Damped(scratch, path.damping), Damped(answer, path.damping)
-        for wrap in self._wrappers:
+        for wrap in self.wrappers:
             answer, scratch = wrap(answer), wrap(scratch)
         return Wrapped(answer=answer, scratch=scratch)
 
@@ -244,6 +224,11 @@ class Reasoner(Saved):
             raise UserError("this model has no learned noise scale; set path.learned_noise to false")
         learned = self.config.path.noise * self.log_noise.exp()
         return learned[0], learned[-1]
+
+    def noise(self, keys: Tensor, depths: Tensor) -> tuple[NoiseBank, Tensor]:
+        """Return the bank of noise and what a segment picks of it, (applications, tokens, rows)."""
+        bank = self.noise_bank(keys.device)
+        return bank, bank.choose(keys + (depths << 20), len(self.moves), self.config.tokens)
 
     def noise_bank(self, device: torch.device) -> NoiseBank:
         """Return the vectors that path noise is picked from, made on first use."""

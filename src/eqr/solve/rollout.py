@@ -18,6 +18,7 @@ from eqr.cpu.rows import RowExecutor, shared_executor
 from eqr.errors import UserError
 from eqr.model.config import Path, ReasonerConfig
 from eqr.model.counters import row_key
+from eqr.model.fast import advance
 from eqr.model.reasoner import Reasoner
 from eqr.model.start import RandomStarter
 from eqr.model.state import Reading, State, join
@@ -238,7 +239,7 @@ def segment_and_read(
 
     def work(rows: slice) -> Reading:
         before = state.chunk(rows)
-        after = reasoner.segment(before, x[:, rows], keys[rows], depths[rows], path=path)
+        after = advance(reasoner, before, x[:, rows], keys[rows], depths[rows], path=path)
         reading = reasoner.read(after, before)
         for old, new in zip(into.chunk(rows).tensors(), after.tensors(), strict=True):
             old.copy_(new)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from eqr.cpu.rows import RowExecutor
 from eqr.model.config import LearnedStart
+from eqr.model.fast import advance
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Reading
 from eqr.train.halting import TrainingHalting
@@ -143,7 +144,7 @@ class _Walk:
 
     def _advance(self, x: Tensor, applications: int | None) -> None:
         self.before = self.state
-        self.state = self.model.segment(self.state, x, self.rows.keys, self.depths, tracked=applications)
+        self.state = advance(self.model, self.state, x, self.rows.keys, self.depths, tracked=applications)
         self.depths = self.depths + 1
 
     def _descend(self, window: Window) -> "_Descent":
@@ -174,7 +175,7 @@ class _Walk:
         if not halting.trains_continue:
             return losses.halt.sum()
         with torch.no_grad():
-            later = self.model.segment(self.state, x, self.rows.keys, self.depths)
+            later = advance(self.model, self.state, x, self.rows.keys, self.depths)
             following = self.model.read(later, self.state)
         return (losses.halt + continue_losses(reading, following, self.depths >= self.limit)).sum()
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from eqr.cpu import segment as kernels
-from eqr.model import fused
-from eqr.model import reasoner as reasoners
+from eqr.model import fast
 from eqr.model.config import STILL, Candidates, Path, SingleState, TwoLevel
+from eqr.model.fast import advance
 from eqr.model.mixers import Groups, Neighbours
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
@@ -50,7 +50,7 @@ def numbers(model: Reasoner, path: Path, tracked: int | None) -> list[torch.Tens
     keys = torch.arange(ROWS) * 7919
     x = model.embed(grids).detach().requires_grad_()
     old = State(*(z.requires_grad_() for z in model.start(x.detach(), keys).tensors()))
-    new = model.segment(old, x, keys, torch.zeros_like(keys), path=path, tracked=tracked)
+    new = advance(model, old, x, keys, torch.zeros_like(keys), path=path, tracked=tracked)
     loss = sum((z * torch.linspace(-1, 1, z.numel()).view_as(z)).sum() for z in new.tensors())
     inputs = (*old.tensors(), x, *model.stack.parameters(), *(model.answer_stack or model.stack).parameters())
     found = torch.autograd.grad(loss, inputs, allow_unused=True)
@@ -61,14 +61,14 @@ def numbers(model: Reasoner, path: Path, tracked: int | None) -> list[torch.Tens
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("tracked", [None, 3, 1])
 def test_numbers_and_gradients_equal_the_composition(ran, monkeypatch, name, tracked):
-    monkeypatch.setattr(fused, "CACHE_NUMBERS", 1 << 15)  # so that rows are taken in several turns
+    monkeypatch.setattr(fast, "CACHE_NUMBERS", 1 << 15)  # so that rows are taken in several turns
     model = Reasoner(CONFIGS[name])
     for path in (STILL, Path(damping=0.05), Path(noise=0.1), Path(damping=0.05, noise=0.1)):
         ran.clear()
         found = numbers(model, path, tracked)
         assert ran == ["forward", "backward"]
         with monkeypatch.context() as without:
-            without.setattr(reasoners, "can_fuse", lambda *_: False)
+            without.setattr(fast, "_has_kernels", lambda *_: False)
             wanted = numbers(model, path, tracked)
         for one, other in zip(found, wanted, strict=True):
             assert torch.allclose(one, other, rtol=1e-3, atol=1e-4 * max(float(other.abs().mean()), 1.0))
@@ -84,10 +84,10 @@ def test_a_row_does_not_depend_on_the_others(monkeypatch, name):
     with torch.no_grad():
         x = model.embed(grids)
         start = model.start(x, keys)
-        together = model.segment(start, x, keys, keys * 0)
+        together = advance(model, start, x, keys, keys * 0)
         for row in (0, 4, 6):
             one = slice(row, row + 1)
-            alone = model.segment(start.chunk(one), x[:, one], keys[one], keys[one] * 0)
+            alone = advance(model, start.chunk(one), x[:, one], keys[one], keys[one] * 0)
             for mine, theirs in zip(alone.tensors(), together.chunk(one).tensors(), strict=True):
                 assert torch.equal(mine, theirs)
 
@@ -99,7 +99,7 @@ def test_gradients_of_gradients_go_through_the_composition():
         model = model.to(dtype)
         grids = torch.ones(2, model.config.cells, dtype=torch.long)
         x, keys = model.embed(grids).detach().requires_grad_(), torch.arange(2)
-        new = model.segment(model.start(x.detach(), keys), x, keys, keys * 0, path=STILL)
+        new = advance(model, model.start(x.detach(), keys), x, keys, keys * 0, path=STILL)
         (first,) = torch.autograd.grad(new.answer[:3, :, :4].sum(), x, create_graph=True)
         found.append(torch.autograd.grad(first.square().sum(), x)[0].double())
     assert torch.allclose(*found, rtol=1e-2, atol=1e-3 * float(found[1].abs().max()))
@@ -110,8 +110,8 @@ def test_other_wrappers_and_other_models_are_left_to_the_loop(ran):
     grids = torch.ones(2, model.config.cells, dtype=torch.long)
     with torch.no_grad():
         x = model.embed(grids)
-        model.wrapped_by(lambda inner: inner).segment(model.start(x, keys), x, keys, keys)
+        advance(model.wrapped_by(lambda inner: inner), model.start(x, keys), x, keys, keys)
         wide = model.double()
         x = wide.embed(grids)
-        wide.segment(wide.start(x, keys), x, keys, keys)
+        advance(wide, wide.start(x, keys), x, keys, keys)
     assert not ran

@@ -1,7 +1,8 @@
-"""A segment of a small structured operator as one function with one gradient, run by `eqr.cpu.segment`.
+"""`advance`: a segment, in one compiled call where there is one, by the model itself everywhere else.
 
-It is what `eqr.model.operator.run_segment` composes application by application, for plain float32 tensors on
-cpu and the paper's own wrappers, damping and noise. Everything else is left to that loop.
+The kernels (`eqr.cpu.segment`) are for small structured operators on plain float32 tensors on the cpu, with
+the paper's own wrappers, damping and noise. Who solves and trains calls `advance`; the model knows nothing of
+it, and what it says is what this computes.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +18,9 @@ from eqr.cpu.operators import only_numbers
 from eqr.cpu.sweeps import EPSILON, is_float32, small_enough
 from eqr.cpu.tiled import is_small
 from eqr.model.blocks import Stack
-from eqr.model.config import Move
+from eqr.model.config import Move, Path
 from eqr.model.layers import ChannelMlp
+from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
 from eqr.model.structured import GroupMlp, NeighbourMlp
 
@@ -55,7 +57,35 @@ class Segment:
     """The same application by application, for gradients that are differentiated again."""
 
 
-def can_fuse(stacks: Sequence[Stack], state: State, x: Tensor) -> bool:
+def advance(
+    model: Reasoner,
+    state: State,
+    x: Tensor,
+    keys: Tensor,
+    depths: Tensor,
+    *,
+    path: Path | None = None,
+    tracked: int | None = None,
+) -> State:
+    """Return what `model.segment` returns, sooner where the kernels are for it."""
+    path = path or model.config.path
+    # a run of rows cut out of a batch must round as the same rows do alone
+    state = State(*(latent.contiguous() for latent in state.tensors()))
+    stacks = (model.stack,) if model.answer_stack is None else (model.stack, model.answer_stack)
+
+    def compose(state: State, x: Tensor) -> State:
+        return model.segment(state, x, keys, depths, path=path, tracked=tracked)
+
+    if model.wrappers or path.learned_noise or not _has_kernels(stacks, state, x):
+        return compose(state, x)
+    noise = None
+    if path.noise:
+        bank, chosen = model.noise(keys, depths)
+        noise = Noise(bank.vectors, chosen, path.noise)
+    return _fused(Segment(stacks, model.moves, path.damping, noise, tracked, compose), state, x)
+
+
+def _has_kernels(stacks: Sequence[Stack], state: State, x: Tensor) -> bool:
     """Whether the kernels are for a segment of these blocks on these tensors."""
     weights = _weights(stacks)
     tensors = (*state.tensors(), *weights)
@@ -63,8 +93,7 @@ def can_fuse(stacks: Sequence[Stack], state: State, x: Tensor) -> bool:
     return bool(weights) and fits and only_numbers((*tensors, x))
 
 
-def fused(segment: Segment, state: State, x: Tensor) -> State:
-    """Advance a state by one segment."""
+def _fused(segment: Segment, state: State, x: Tensor) -> State:
     given, weights = (*state.tensors(), x.contiguous()), _weights(segment.stacks)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*given, *weights)):
         return State(*_Fused.apply(segment, *given, *weights))  # type: ignore[no-untyped-call]  # PyTorch's own
