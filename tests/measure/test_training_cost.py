@@ -7,6 +7,7 @@ import pytest
 from eqr.measure.accounting import flops_per_segment
 from eqr.measure.training_cost import kept_bytes, training_cost_rows, unit_costs
 from eqr.model.config import ReasonerConfig, TwoLevel
+from eqr.model.mixers import Neighbours
 from eqr.model.reasoner import Reasoner
 
 CONFIG = ReasonerConfig(
@@ -58,3 +59,19 @@ def test_a_loss_keeps_logits_and_their_gradient_for_every_cell():
     unit = unit_costs(CONFIG, rows=3, tracked=None)
     logits = 3 * CONFIG.cells * CONFIG.vocabulary
     assert unit.loss_activations == 2 * 4 * logits  # float32
+
+
+def test_trajectory_supervision_pays_for_every_segment_and_updates_once():
+    unit = unit_costs(CONFIG, rows=4, tracked=3)
+    for depth in (1, 5):
+        losses = sum(unit.loss + unit.parameters for _ in range(depth))
+        assert rows(depth)[5].backward == losses + (depth - 1) * unit.sharing + unit.update
+
+
+def test_a_structured_operator_keeps_what_its_kernels_keep():
+    config = CONFIG.replace(mixer=Neighbours(), recurrence=TwoLevel(cycles=2, scratch=2))
+    reasoner = Reasoner(config)
+    one, all_of_them = kept_bytes(reasoner, 1), kept_bytes(reasoner, config.applications)
+    state = config.cells * config.width * 4
+    assert one > 3 * state
+    assert all_of_them > one + (config.applications - 1) * state

@@ -72,8 +72,11 @@ def test_cancelled_starts_and_padding_do_not_vote(puzzles):
         candidates.tokens[row] = VARIANTS[row // 2].apply(wrong[None].astype(np.uint8))
         candidates.status[row] = Status.CANCELLED
     assert scores(candidates, puzzles) == (1.0, 1.0)
-    puzzles.labels[1::2] = 0
-    assert variant_votes(candidates, puzzles)["top_1"].n == 1
+    labels = puzzles.labels.copy()
+    for padding in (0, 1):  # before and after what counts
+        puzzles.labels[:] = labels
+        puzzles.labels[padding::2] = 0
+        assert variant_votes(candidates, puzzles)["top_1"].n == 1
 
 
 def test_other_sets_have_no_variants():

@@ -139,6 +139,13 @@ def test_answer_stable():
     assert first_halts(AnswerStable(patience=2), readings) == [3, 5]
 
 
+@pytest.mark.parametrize("cells", [16, 81, 900])
+def test_every_cell_counts_in_a_fingerprint(cells):
+    grid = torch.ones(1, cells, dtype=torch.long)
+    changed = grid + torch.eye(cells, dtype=torch.long)
+    assert len(set(fingerprint(torch.cat((grid, changed))).tolist())) == cells + 1
+
+
 @given(st.lists(st.tuples(st.floats(-1, 1), st.floats(0.01, 1)), min_size=1, max_size=8))
 @settings(max_examples=50, deadline=None)
 def test_any_and_all_combine_what_their_rules_say(values):

@@ -121,15 +121,14 @@ class _Fused(torch.autograd.Function):
         applications, tracked = len(segment.moves), segment.tracked
         ctx.first = 0 if tracked is None else max(applications - tracked, 0)
         run = _Run(segment, tensors[: ctx.states + 1], tensors[ctx.states + 1 :], first=ctx.first)
-        ctx.save_for_backward(*tensors)
-        ctx.set_materialize_grads(False)
         new = run.forward()
-        ctx.kept = run.kept
+        ctx.save_for_backward(*tensors, run.kept)
+        ctx.set_materialize_grads(False)
         return new
 
     @staticmethod
     def backward(ctx: Any, *towards: Tensor | None) -> tuple[Tensor | None, ...]:
-        segment, states, tensors = ctx.segment, ctx.states, ctx.saved_tensors
+        segment, states, (*tensors, kept) = ctx.segment, ctx.states, ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient is to be differentiated again
             new = segment.compose(State(*tensors[:states]), tensors[states]).tensors()
             ends = [end for end, gradient in zip(new, towards, strict=True) if gradient is not None]
@@ -137,7 +136,7 @@ class _Fused(torch.autograd.Function):
             inputs = [tensor for tensor in tensors if tensor.requires_grad]
             found = iter(torch.autograd.grad(ends, inputs, given, create_graph=True, allow_unused=True))
             return None, *(next(found) if tensor.requires_grad else None for tensor in tensors)
-        run = _Run(segment, tensors[: states + 1], tensors[states + 1 :], first=ctx.first, kept=ctx.kept)
+        run = _Run(segment, tensors[: states + 1], tensors[states + 1 :], first=ctx.first, kept=kept)
         # an application before the tracked ones cuts the state it changes from what it was
         cut = [move is Move.SCRATCH for move in segment.moves[: ctx.first]]
         wanted = [ctx.needs_input_grad[1 + which] and bool(which) not in cut for which in range(states)]
