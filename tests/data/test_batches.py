@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqr.data import Batch, Batches, GeneratedStream, PuzzleSet, in_order
+from eqr.data.batches import BLOCK
 from eqr.data.generated import generate
 from eqr.data.splits import keys
 from eqr.errors import UserError
@@ -47,12 +48,30 @@ def test_resuming_equals_never_stopping(before, after):
 
 
 @law
-@given(st.integers(1, 5), st.integers(1, 150))
-def test_shards_interleaved_are_the_single_stream(world, rows):
-    whole = stream().take(world * rows)
-    for rank in range(world):
-        shard = stream(rank=rank, world=world).take(rows)
-        assert same(shard, whole.rows(np.arange(rank, world * rows, world)))
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=4), st.booleans())
+def test_what_others_take_is_skipped(counts, generated):
+    def opened():
+        return GeneratedStream(TOY, seed=4) if generated else stream()
+
+    whole = opened().take(2 * sum(counts) or 1)
+    for rank, count in enumerate(counts):
+        one, before, after = opened(), sum(counts[:rank]), sum(counts[rank + 1 :])
+        for turn in range(2 if count else 0):
+            one.skip(before)
+            first = turn * sum(counts) + before
+            assert same(one.take(count), whole.rows(slice(first, first + count)))
+            one.skip(after)
+
+
+def test_blocks_that_are_skipped_are_not_drawn(monkeypatch):
+    batches, drawn = stream(), []
+    draw = batches._draw_block
+    monkeypatch.setattr(batches, "_block", lambda block: (drawn.append(block), draw(block))[1])
+    batches.skip(5 * BLOCK)
+    batches.take(3)
+    batches.skip(9 * BLOCK)
+    batches.take(3)
+    assert drawn == [5, 14]
 
 
 def test_an_epoch_takes_a_random_member_of_each_group_once():
@@ -114,12 +133,6 @@ def test_a_generated_stream_resumes_at_the_exact_row(cuts, after):
     resumed = GeneratedStream(TOY, seed=4)
     resumed.restore(unbroken.state())
     assert same(unbroken.take(after), resumed.take(after))
-
-
-def test_generated_shards_share_the_single_stream():
-    whole = GeneratedStream(TOY, seed=4).take(192)
-    shards = Batch.joined([GeneratedStream(TOY, seed=4, rank=rank, world=3).take(64) for rank in range(3)])
-    assert same(whole, shards.rows(np.argsort(shards.positions)))
 
 
 def test_any_number_of_workers_gives_the_same_stream_and_leaves_none_behind():

@@ -1,8 +1,8 @@
 """`Batches`: an endless, shuffled, augmenting stream of training rows that resumes at the exact next row.
 
-What comes at stream position p depends only on (seed, p, puzzle set): the cursor is one integer, and rank r
-of w ranks reads positions r, r + w, r + 2w, ..., so that w shards interleaved are the single stream. Training
-by segments refills a varying number of rows per step, hence `take(count)` rather than batches of one size.
+What comes at stream position p depends only on (seed, p, puzzle set): the cursor is one integer. Training by
+segments refills a varying number of rows per step, hence `take(count)` rather than batches of one size; of
+several processes each takes its own rows and skips those of the others, which costs nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,19 +58,14 @@ class Batches:
     augmented on the fly: a turned puzzle would belong to another identity (its variants are made on import).
     """
 
-    def __init__(
-        self, puzzles: PuzzleSet, task: Task, *, seed: int, augment: bool, rank: int = 0, world: int = 1
-    ) -> None:
+    def __init__(self, puzzles: PuzzleSet, task: Task, *, seed: int, augment: bool) -> None:
         if not len(puzzles):
             raise UserError("cannot draw batches from an empty puzzle set")
         if puzzles.task != task.name:
             raise UserError(f"these puzzles are {puzzles.task}, the task is {task.name}")
-        if not 0 <= rank < world:
-            raise UserError(f"rank {rank} does not exist in a world of {world}")
         task.require_tokens(puzzles.inputs)
         self.puzzles, self.task, self.seed = puzzles, task, seed
         self.augment = augment and not task.identities
-        self.rank, self.world = rank, world
         self._taken = 0
         self._rows_by_group = np.argsort(puzzles.groups, kind="stable")
         _, self._starts, self._sizes = np.unique(
@@ -81,20 +76,24 @@ class Batches:
 
     @property
     def rows_per_epoch(self) -> int:
-        """Number of groups, which is what all ranks together draw in one epoch."""
+        """Number of groups, each drawn from once in an epoch."""
         return len(self._sizes)
 
     def take(self, count: int) -> Batch:
-        """Return this rank's next `count` rows."""
+        """Return the next `count` rows."""
         if count < 1:
             raise UserError(f"cannot take {count} rows")
-        positions = np.arange(self._taken, self._taken + count, dtype=np.int64) * self.world + self.rank
+        positions = np.arange(self._taken, self._taken + count, dtype=np.int64)
         self._taken += count
         blocks = positions // BLOCK
         parts = [
             self._block(int(block)).rows(positions[blocks == block] % BLOCK) for block in np.unique(blocks)
         ]
         return Batch.joined(parts)
+
+    def skip(self, count: int) -> None:
+        """Pass over the next `count` rows."""
+        self._taken += count
 
     def state(self) -> dict[str, Any]:
         """Return the cursor as plain JSON data."""

@@ -23,7 +23,7 @@ FIRST = 1 << 40
 
 
 class GeneratedStream:
-    """Fresh puzzles without end; rank r of w reads blocks r, r + w, ... of the seed's sequence of blocks.
+    """Fresh puzzles without end: the seed's sequence of blocks, row by row.
 
     With `workers`, scripts need the usual `if __name__ == "__main__":` guard of spawned processes. Call
     `close`, or use it in a `with` block; workers end with their reader in any case.
@@ -37,15 +37,10 @@ class GeneratedStream:
         seed: int,
         held_out: Iterable[PuzzleSet] = (),
         workers: int = 0,
-        rank: int = 0,
-        world: int = 1,
     ) -> None:
         """Leave out whatever equals a puzzle of the sets `held_out` up to the task's cheap symmetries."""
-        if not 0 <= rank < world:
-            raise UserError(f"rank {rank} does not exist in a world of {world}")
         require_workers(workers)
         self.task, self.options, self.seed, self.workers = task, options, seed, workers
-        self.rank, self.world = rank, world
         self._held_out = frozenset(
             kind
             for puzzles in held_out
@@ -57,7 +52,7 @@ class GeneratedStream:
         """Rows of the current block that are not taken yet."""
 
     def take(self, count: int) -> Batch:
-        """Return this rank's next `count` rows."""
+        """Return the next `count` rows."""
         if count < 1:
             raise UserError(f"cannot take {count} rows")
         parts = []
@@ -69,6 +64,11 @@ class GeneratedStream:
             count -= len(part)
             parts.append(part)
         return Batch.joined(parts)
+
+    def skip(self, count: int) -> None:
+        """Pass over the next `count` rows; puzzles are made in blocks, of which none is left out."""
+        if count:
+            self.take(count)
 
     def state(self) -> dict[str, Any]:
         """Return the cursor as plain JSON data."""
@@ -110,8 +110,7 @@ class GeneratedStream:
 
     def _next_rows(self) -> Batch:
         """The untaken rows of the block that the cursor stands in."""
-        turn, offset = divmod(self._taken, ROWS)
-        number = turn * self.world + self.rank
+        number, offset = divmod(self._taken, ROWS)
         if self._blocks is None:
             self._blocks = Blocks(
                 self.task,
@@ -120,7 +119,6 @@ class GeneratedStream:
                 workers=self.workers,
                 held_out=self._held_out,
                 start=FIRST + number,
-                stride=self.world,
             )
         return _batch(next(self._blocks), number).rows(slice(offset, None))
 

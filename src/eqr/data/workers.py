@@ -129,7 +129,7 @@ def require_workers(count: int) -> None:
 
 
 class Blocks:
-    """The blocks of a seed from `start` on, every `stride`-th; iterate, and `close` when done."""
+    """The blocks of a seed from `start` on; iterate, and `close` when done."""
 
     def __init__(
         self,
@@ -140,20 +140,19 @@ class Blocks:
         workers: int = 0,
         held_out: Kinds = frozenset(),
         start: int = 0,
-        stride: int = 1,
     ) -> None:
         self._job = (task, options, seed, held_out)
-        self._next, self._stride = start, stride
+        self._next = start
         self._turn = 0
         require_workers(workers)
-        self._workers = _start_workers(self._job, workers, start, stride)
+        self._workers = _start_workers(self._job, workers, start)
 
     def __iter__(self) -> Iterator[Block]:
         return self
 
     def __next__(self) -> Block:
         number = self._next
-        self._next += self._stride
+        self._next += 1
         if not self._workers:
             return make_block(*self._job, number)
         process, pipe = self._workers[self._turn]
@@ -191,16 +190,14 @@ class Blocks:
 Job = tuple[Task, Generate | None, int, Kinds]
 
 
-def _start_workers(job: Job, count: int, start: int, stride: int) -> list[tuple[SpawnProcess, Connection]]:
+def _start_workers(job: Job, count: int, start: int) -> list[tuple[SpawnProcess, Connection]]:
     context = multiprocessing.get_context("spawn")  # fork is unsafe once torch or numba run threads
     if count and os.name == "posix":
         resource_tracker.ensure_running()  # begun together with the first worker, it would unblock signals
     workers: list[tuple[SpawnProcess, Connection]] = []
     for turn in range(count):
         ours, theirs = context.Pipe(duplex=False)
-        process = context.Process(
-            target=_work, args=(job, start + turn * stride, count * stride, theirs), daemon=True
-        )
+        process = context.Process(target=_work, args=(job, start + turn, count, theirs), daemon=True)
         try:
             with unheard_by_children():
                 process.start()

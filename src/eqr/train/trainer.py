@@ -191,16 +191,12 @@ class Trainer:
 
     def _refill(self) -> None:
         """Give every halted row the next puzzle: rows in global order take positions in stream order."""
-        total = sum(self._refills)
-        if not total:
-            return
-        batch = self.stream.take(total)
-        first = sum(self._refills[: self.world.rank])
-        count = self._refills[self.world.rank]
+        rank, count = self.world.rank, self._refills[self.world.rank]
+        self.stream.skip(sum(self._refills[:rank]))
         if count:
             halted = self.rows.halted.nonzero().squeeze(1)
-            mine = batch.rows(slice(first, first + count))
-            self.rows.refill(halted, mine, self.recipe.seed, self.model)
+            self.rows.refill(halted, self.stream.take(count), self.recipe.seed, self.model)
+        self.stream.skip(sum(self._refills[rank + 1 :]))
 
     def _agree(self, sums: Sums, wishes: Wishes) -> tuple[Tensor, dict[str, float], Wishes]:
         """Sum gradient and statistics over processes, and learn how many rows each will refill."""
