@@ -8,10 +8,11 @@ import torch
 from typer.testing import CliRunner
 
 from eqr.cli import app
+from eqr.model.config import Candidates, RandomStart, ReasonerConfig, SingleState, TwoLevel
 from eqr.model.config import Path as Dynamics
-from eqr.model.config import RandomStart, ReasonerConfig, SingleState, TwoLevel
 from eqr.model.counters import row_key
 from eqr.model.export import erfinv_by_newton, export_onnx, export_programs, graphs
+from eqr.model.mixers import Groups
 from eqr.model.reasoner import Reasoner
 from eqr.solve import Budget, HaltHead, rollout
 
@@ -31,9 +32,12 @@ SMALL = ReasonerConfig(
 )
 
 
-@pytest.fixture(scope="module")
-def model() -> Reasoner:
-    return Reasoner(SMALL, seed=1).requires_grad_(False)
+LIVE = SMALL.replace(mixer=Groups(hidden=16), sites=Candidates(live=True))
+
+
+@pytest.fixture(scope="module", params=[SMALL, LIVE], ids=["tokens", "live candidates"])
+def model(request) -> Reasoner:
+    return Reasoner(request.param, seed=1).requires_grad_(False)
 
 
 @pytest.fixture(scope="module")

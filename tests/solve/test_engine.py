@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from eqr.errors import UserError
 from eqr.model import systems
+from eqr.model.config import Candidates as Sites
+from eqr.model.mixers import Groups
 from eqr.model.reasoner import Reasoner
 from eqr.solve import Budget, Candidates, Engine, FirstToHalt, HaltHead, Puzzle, Status, rollout
 from eqr.solve.gather import Gather
@@ -48,9 +50,11 @@ def test_engine_equals_rollout_row_by_row(slots):
     assert_same(gathered(Engine(reasoner, budget, slots=slots))[:, :, 0], rolled(reasoner, budget))
 
 
-def test_engine_equals_rollout_on_a_real_model_with_noise():
+@pytest.mark.parametrize("sites", [None, Sites(), Sites(live=True)])
+def test_engine_equals_rollout_on_a_real_model_with_noise(sites):
+    told = {} if sites is None else {"mixer": Groups(hidden=16), "sites": sites}
     config = systems.eqr(
-        task_named("sudoku-4x4"), width=16, round_hidden_to=16, cycles=1, scratch=2, blocks=1
+        task_named("sudoku-4x4"), width=16, round_hidden_to=16, cycles=1, scratch=2, blocks=1, **told
     )
     reasoner, budget = Reasoner(config, seed=1), Budget(depth=4, breadth=2, probe=True)
     assert_same(gathered(Engine(reasoner, budget, slots=7), 8)[:, :, 0], rolled(reasoner, budget, 8))

@@ -89,7 +89,8 @@ class _Segment(nn.Module):
     def __init__(self, reasoner: Reasoner) -> None:
         super().__init__()
         self.reasoner = reasoner
-        self.bank = reasoner.noise_bank(reasoner.embedding.device) if reasoner.config.path.noise else None
+        if reasoner.config.path.noise:
+            reasoner.noise_bank(reasoner.embedding.device)  # made here, for it cannot be made in a graph
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         reasoner = self.reasoner
@@ -97,13 +98,13 @@ class _Segment(nn.Module):
         x, keys, depths, damping, *noise = inputs[states:]
         scratch = Damped(Bare(reasoner.stack), damping)
         answer = Damped(Bare(reasoner.answer_stack or reasoner.stack), damping)
-        moves = reasoner.config.recurrence.moves()
+        moves = reasoner.moves
         wrapped = Wrapped(answer=answer, scratch=scratch)
-        if self.bank is not None:
-            chosen = self.bank.choose(keys + (depths << 20), len(moves), reasoner.config.tokens)
+        if noise:
+            bank, chosen = reasoner.noise(keys, depths)
             wrapped = Wrapped(
-                answer=Noisy(answer, noise[0][0], self.bank, chosen),
-                scratch=Noisy(scratch, noise[0][-1], self.bank, chosen),
+                answer=Noisy(answer, noise[0][0], bank, chosen),
+                scratch=Noisy(scratch, noise[0][-1], bank, chosen),
             )
         state = State(*inputs[:states])
         if reasoner.rules is not None:
