@@ -58,7 +58,7 @@ TESTS: dict[str, str] = {
     "solve/solver": "solve/test_solver",
     "train/averaging": "train/test_optimizer",
     "train/checkpoint": "train/test_checkpoint train/test_run",
-    "train/evaluate": "train/test_precision train/test_hint train/test_run",
+    "train/validation": "train/test_precision train/test_hint train/test_run",
     "train/halting": "train/test_rows train/test_schedule",
     "train/journal": "train/test_journal",
     "train/loss": "train/test_loss",

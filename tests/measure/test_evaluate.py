@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import eqr.measure.evaluate as module
-from eqr.cpu.rows import repeatable_executor
+from eqr.cpu.row_executor import repeatable_executor
 from eqr.data import PuzzleSet
 from eqr.data.generated import generate
 from eqr.errors import UserError

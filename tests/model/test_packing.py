@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from eqr.cpu import packing, tiled
 from eqr.cpu.packing import product
-from eqr.cpu.rows import RowExecutor
+from eqr.cpu.row_executor import RowExecutor
 from eqr.model.config import STILL
 from eqr.model.reasoner import Reasoner
 from eqr.solve.rollout import segment_and_read

@@ -16,7 +16,7 @@ import torch
 from fixtures import NAMES, Recording, keys_of, recording, reference_of
 from torch import Tensor
 
-from eqr.cpu.rows import one_thread
+from eqr.cpu.row_executor import one_thread
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
 from reference import Latents

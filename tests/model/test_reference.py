@@ -8,7 +8,7 @@ import torch
 from fixtures import STRUCTURED, keys_of, puzzles_of, reference_of, variants
 from torch import Tensor
 
-from eqr.cpu.rows import one_thread
+from eqr.cpu.row_executor import one_thread
 from eqr.model.config import Positions, ReasonerConfig
 from eqr.model.mixers import Groups
 from eqr.model.reasoner import Reasoner

@@ -8,7 +8,7 @@ from fixtures import keys_of, puzzles_of, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqr.cpu.rows import RowExecutor, least_rows, one_thread, rows_per_cut, shared_executor
+from eqr.cpu.row_executor import RowExecutor, least_rows, one_thread, rows_per_cut, shared_executor
 from eqr.errors import UserError
 from eqr.model.config import ReasonerConfig
 from eqr.model.fast import advance

@@ -10,9 +10,9 @@ from eqr.model.reasoner import Reasoner
 from eqr.solve.loading import load_reasoner
 from eqr.tasks import task_named
 from eqr.train.distributed import World
-from eqr.train.evaluate import evaluate
 from eqr.train.precision import computing
 from eqr.train.recipe import Precision
+from eqr.train.validation import evaluate
 
 PUZZLES = generate(task_named("sudoku-4x4"), {"train": 4}, seed=0, quiet=True)["train"]
 
@@ -25,7 +25,7 @@ def test_an_evaluation_computes_in_the_precision_of_its_run(precision, monkeypat
         entered.append((asked, device.type))
         return computing(Precision.FLOAT32, device)  # bfloat16 products are not for every cpu
 
-    monkeypatch.setattr("eqr.train.evaluate.computing", note)
+    monkeypatch.setattr("eqr.train.validation.computing", note)
     model = Reasoner(small_recipe().model)
     model.stack.register_forward_hook(lambda *_: seen.append(len(entered)))
     evaluate(model, PUZZLES, (1,), count=4, seed=0, world=World(), precision=precision)

@@ -5,7 +5,7 @@ import torch
 from small_runs import small_recipe
 from torch.nn import functional as F
 
-from eqr.cpu.rows import RowExecutor
+from eqr.cpu.row_executor import RowExecutor
 from eqr.errors import UserError
 from eqr.model.config import Candidates, FixedStart, LearnedStart, Positions, SingleState
 from eqr.model.mixers import Attention, Groups

@@ -1,7 +1,7 @@
 """The passes over memory between products, a compiled sweep each: the gate and the normalisation.
 
 Tensors come here by address, so they must be contiguous float32 numbers (`is_float32`). A sweep runs on the
-calling thread, which has a core to itself wherever a batch is cut (see `eqr.cpu.rows`). `dim` is the axis
+calling thread, which has a core to itself wherever a batch is cut (`RowExecutor`). `dim` is the axis
 that is mixed: 1 for the channels, 0 for the tokens of a matrix.
 """
 

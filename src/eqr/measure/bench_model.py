@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from eqr.cpu.rows import RowExecutor, rows_per_cut, shared_executor
+from eqr.cpu.row_executor import RowExecutor, rows_per_cut, shared_executor
 from eqr.measure.accounting import flops_per_block, flops_per_reading, flops_per_segment
 from eqr.measure.straightforward import PlainReasoner, PlainState
 from eqr.model import systems

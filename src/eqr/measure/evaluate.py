@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from eqr.cpu.rows import repeatable_executor
+from eqr.cpu.row_executor import repeatable_executor
 from eqr.data import PuzzleSet
 from eqr.errors import UserError
 from eqr.measure.accounting import equivalent_layers, flops

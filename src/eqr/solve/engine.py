@@ -36,7 +36,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from eqr.cpu.rows import RowExecutor, shared_executor
+from eqr.cpu.row_executor import RowExecutor, shared_executor
 from eqr.errors import UserError
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eqr.cpu.rows import RowExecutor, shared_executor
+from eqr.cpu.row_executor import RowExecutor, shared_executor
 from eqr.errors import UserError
 from eqr.model.config import Path, ReasonerConfig
 from eqr.model.counters import row_key

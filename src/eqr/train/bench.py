@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
-from eqr.cpu.rows import RowExecutor
+from eqr.cpu.row_executor import RowExecutor
 from eqr.runs import RunFolder
 from eqr.train.journal import Journal, Meter
 from eqr.train.recipe import Recipe

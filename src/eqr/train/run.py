@@ -28,11 +28,11 @@ from eqr.runs import RunFolder
 from eqr.signals import Requests, noted
 from eqr.train.checkpoint import Checkpoint, Checkpoints
 from eqr.train.distributed import LostRank, World, joined
-from eqr.train.evaluate import Score, evaluate
 from eqr.train.journal import Journal, Meter
 from eqr.train.recipe import Precision, Recipe
 from eqr.train.sources import fitted, load_data, open_stream
 from eqr.train.trainer import NotFinite, Trainer, Wishes
+from eqr.train.validation import Score, evaluate
 
 BEST = "best."
 """Prefix of the best weights in a checkpoint: going back to it goes back to them too."""

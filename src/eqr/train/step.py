@@ -1,6 +1,6 @@
 """The gradient of one optimizer step: run the schedule's windows on each cut of rows and add up.
 
-Rows never look at one another, so a batch is cut into runs of rows, one core each (see `eqr.cpu.rows`).
+Rows never look at one another, so a batch is cut into runs of rows, one core each (`RowExecutor`).
 Cuts are summed in order, which keeps a run reproducible bit for bit.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from eqr.cpu.rows import RowExecutor
+from eqr.cpu.row_executor import RowExecutor
 from eqr.model.config import LearnedStart
 from eqr.model.fast import advance
 from eqr.model.reasoner import Reasoner

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eqr.cpu.rows import RowExecutor
+from eqr.cpu.row_executor import RowExecutor
 from eqr.data import Batches, GeneratedStream
 from eqr.errors import UserError
 from eqr.model.reasoner import Reasoner
