@@ -44,12 +44,14 @@ def test_a_paired_difference_decides():
     assert judge(within.replace(below=0.5), values).verdict is Verdict.REFUTED
 
 
-def test_what_is_missing_or_single_is_undecided():
+def test_what_is_missing_or_of_too_few_seeds_is_undecided():
     assert judge(UP, {"a": by_seed(1.0, 2.0)}).reason == "not run: b"
-    single = judge(UP, {"a": by_seed(1.0), "b": by_seed(0.0)})
-    assert single.verdict is Verdict.SUPPORTED  # nothing random in either
-    some = judge(UP, {"a": {0: 1.0, 1: 2.0}, "b": {2: 0.0, 3: 0.0}})
-    assert some.verdict is Verdict.UNDECIDED
+    enough = by_seed(1.0, 1.1, 1.2)
+    assert judge(UP, {"a": enough, "b": by_seed(0.0, 0.1, 0.2)}).verdict is Verdict.SUPPORTED
+    for few in (by_seed(0.0), by_seed(0.0, 0.1), {0: 0.0, 1: 0.1, 3: 0.2}, {7: 0.0, 8: 0.1, 9: 0.2}):
+        judged = judge(UP, {"a": enough, "b": few})
+        assert judged.verdict is Verdict.UNDECIDED
+        assert judged.reason == "fewer than 3 seeds have every cell"
 
 
 def test_one_contrast_that_fails_refutes_a_claim():

@@ -2,7 +2,8 @@
 
 A verdict follows from the claim's declared contrasts. Each contrast is a sum of cells taken seed by seed
 (rows that share a seed share their puzzles and the order of batches, so differences are paired), and the 95%
-t-interval of its mean decides: wholly on the claimed side it is supported, wholly on the other refuted.
+t-interval of its mean decides: wholly on the claimed side it is supported, wholly on the other refuted. Fewer
+than three seeds decide nothing, whatever their interval.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from eqr.experiments.experiment import Claim, Contrast
 Values = Mapping[str, Mapping[int, float]]
 """Values by cell (`item | row | column`) and seed."""
 
+LEAST_SEEDS = 3
 T95 = (
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
     2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086,
@@ -81,23 +83,11 @@ def judge(contrast: Contrast, values: Values) -> Judged:
     missing = [cell for _, cell in signed if not values.get(cell)]
     if missing:
         return Judged(contrast, Verdict.UNDECIDED, None, f"not run: {missing[0]}")
-    # what has no randomness has one value, good for every seed
-    several = [set(values[cell]) for _, cell in signed if len(values[cell]) > 1]
-    seeds = sorted(set.intersection(*several)) if several else [0]
-    sums = [sum(sign * _of(values[cell], seed) for sign, cell in signed) for seed in seeds]
-    found = summary(sums)
-    if found is None:
-        return Judged(contrast, Verdict.UNDECIDED, None, "no seed has every cell")
-    if several and (found.low is None or found.high is None):
-        return Judged(contrast, Verdict.UNDECIDED, found, "one seed is no evidence")
-    low, high = (
-        (found.mean, found.mean) if found.low is None or found.high is None else (found.low, found.high)
-    )
-    return Judged(contrast, _side(contrast, low, high), found)
-
-
-def _of(by_seed: Mapping[int, float], seed: int) -> float:
-    return by_seed[seed] if len(by_seed) > 1 else next(iter(by_seed.values()))
+    seeds = sorted(set.intersection(*(set(values[cell]) for _, cell in signed)))
+    found = summary([sum(sign * values[cell][seed] for sign, cell in signed) for seed in seeds])
+    if found is None or found.low is None or found.high is None or found.n < LEAST_SEEDS:
+        return Judged(contrast, Verdict.UNDECIDED, found, f"fewer than {LEAST_SEEDS} seeds have every cell")
+    return Judged(contrast, _side(contrast, found.low, found.high), found)
 
 
 def _side(contrast: Contrast, low: float, high: float) -> Verdict:
