@@ -8,7 +8,7 @@ import numpy as np
 
 from eqr.experiments.experiment import Cell, Column, Row
 from eqr.experiments.judge import Summary
-from eqr.experiments.tables import Table
+from eqr.experiments.tables import Table, cell_name
 from eqr.measure.style import (
     BLUE,
     CYCLE,
@@ -62,6 +62,8 @@ def bars(table: Table) -> "Figure":
             if found is not None:
                 axes.barh(place, found.mean, height=0.55, color=BLUE, alpha=0.85)
                 _whisker(axes, float(place), found)
+                seeds = list(table.values[cell_name(table.experiment, row, column)].values())
+                axes.plot(seeds, np.full(len(seeds), place), "o", color="#222222", ms=2.2, mew=0)
             printed = row.published.get(column.name)
             if isinstance(printed, float | int):
                 axes.plot(printed, place, "o", mfc="white", mec=ORANGE, mew=1.4, ms=5.5)
@@ -69,7 +71,10 @@ def bars(table: Table) -> "Figure":
         axes.set_xlabel(f"{column.name}{' (%)' if column.percent else ''}")
         axes.grid(axis="y", visible=False)
         axes.margins(x=0.06)
-    handles = [_mark("s", BLUE, "ours, mean and 95% interval over seeds")]
+        if column.percent:  # an interval may say more than is possible
+            left, right = axes.get_xlim()
+            axes.set_xlim(max(left, -104.0 if _goes_below(table, column) else 0.0), min(right, 104.0))
+    handles = [_mark("s", BLUE, "ours, each seed, mean and 95% interval")]
     if any(isinstance(value, float | int) for row in rows for value in row.published.values()):
         handles.append(_mark("o", ORANGE, "printed in the paper (its own scale)", hollow=True))
     figure.legend(handles=handles, loc="outside lower center", ncols=2)
@@ -197,6 +202,12 @@ def _grids(sets: Sequence[dict[str, Any]]) -> "Figure":
 def _drawn(table: Table) -> list[Column]:
     chosen = table.experiment.picture.columns
     return [column for column in table.experiment.columns if chosen is None or column.name in chosen]
+
+
+def _goes_below(table: Table, column: Column) -> bool:
+    """Whether a value of the column is negative, as differences can be."""
+    names = [cell_name(table.experiment, row, column) for row in table.experiment.rows]
+    return any(value < 0 for name in names for value in table.values.get(name, {}).values())
 
 
 def _summary(table: Table, row: Row, column: Column) -> Summary | None:
