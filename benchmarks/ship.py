@@ -70,6 +70,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("name")
+    parser.add_argument("--threads", type=int, default=2, help="cores that the training had")
     parser.add_argument("--limit", type=int, default=500)
     parser.add_argument("--breadth", type=int, default=8)
     parser.add_argument("--depths", default="16,64")
@@ -94,7 +95,7 @@ def main() -> None:
         seed=recipe.seed,
         steps=summary["steps"],
         seconds=summary["seconds"],
-        threads=recipe.threads or 2,
+        threads=recipe.threads or options.threads,
     )
     model.save_pretrained(SHIPPED / options.name, measured=measured)
     print((SHIPPED / options.name / "README.md").read_text(encoding="utf-8"))

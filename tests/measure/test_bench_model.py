@@ -1,5 +1,7 @@
 """The benchmark times the same work for both implementations and counts its operations exactly."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -28,6 +30,18 @@ def test_every_line_holds_together(monkeypatch):
         assert share.holds == (share.share >= (share.wanted or 0) and share.ratio >= 1)
         assert len(line(share)) >= len(HEADER)
         assert share.to_json()["ratio"] == share.ratio
+
+
+@pytest.mark.parametrize("size", [size.name for size in bench_model.SIZES[3:]] + [TINY.name])
+def test_both_compute_the_same(size):
+    sizes = {size.name: size for size in (*bench_model.SIZES, TINY)}
+    bench = bench_model._Bench(replace(sizes[size], rows=2))
+    with torch.no_grad():
+        after = bench.model.segment(bench.state, bench.x, bench.keys, bench.depths, path=STILL)
+        ours = bench.model.read(after, bench.state)
+        logits, halts = bench.plain.read(bench.plain.segment(bench.plain_state, bench.plain_x, path=STILL))
+    assert torch.allclose(ours.logits, logits, rtol=2e-3, atol=2e-3)
+    assert torch.allclose(ours.halt, halts[:, 0], atol=2e-3)
 
 
 def test_operations_are_those_that_run():

@@ -1,9 +1,8 @@
-"""A second, straightforward implementation of a segment, kept only to be compared with.
+"""A straightforward implementation of a segment, for `eqr bench model` to say how much faster ours is.
 
 Batch-first latents (rows, tokens, width), transposes around the token mixer, one eager operation after the
-other: the way one writes it first. Tests demand that `Reasoner` computes the same numbers, `eqr bench model`
-measures how much faster it does. Path noise is drawn from a generator of its own, so that only still systems
-can be compared number by number.
+other: the way one writes it first, for the mixers that are measured. Path noise is drawn from a generator of
+its own, so that only still systems can be compared number by number.
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from torch.nn import functional as F
 
 from eqr.errors import UserError
 from eqr.model.config import Move, Path
-from eqr.model.positions import rotation_tables
 from eqr.model.reasoner import IMPOSSIBLE, Reasoner
 
 
@@ -35,9 +33,7 @@ class PlainReasoner:
         self.config = model.config
         self._noise = torch.Generator().manual_seed(0)
         self._weights = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-        tables = rotation_tables(model.config)
         self._open: Tensor | float = 1.0
-        self._tables = tables and tuple(t.view(1, model.config.tokens, 1, -1) for t in tables)
 
     def segment(
         self, state: PlainState, x: Tensor, *, path: Path | None = None, tracked: int | None = None
@@ -113,8 +109,6 @@ class PlainReasoner:
             case "tokens":
                 turned = h.transpose(1, 2)
                 return _norm(turned + self._mlp(turned, name)).transpose(1, 2)
-            case "attention":
-                return _norm(h + self._attention(h, name))
             case "neighbours":
                 return _norm(h + self._mlp(self._cross(h), name))
             case "groups":
@@ -141,34 +135,7 @@ class PlainReasoner:
 
     def _mlp(self, h: Tensor, name: str) -> Tensor:
         g, u = F.linear(h, self._weights[name + "up"]).chunk(2, dim=-1)
-        hidden = F.silu(g) * u
-        if name + "kernel" in self._weights:
-            kernel = self._weights[name + "kernel"].t().unsqueeze(1)
-            bias = self._weights[name + "bias"]
-            rolled = F.conv1d(hidden.transpose(1, 2), kernel, bias, padding=1, groups=kernel.shape[0])
-            hidden = F.silu(rolled[..., :-1].transpose(1, 2))
-        return F.linear(hidden, self._weights[name + "down"])
-
-    def _attention(self, h: Tensor, name: str) -> Tensor:
-        rows, tokens, width = h.shape
-        heads = self.config.heads
-        packed = F.linear(h, self._weights[name + "qkv"])
-        q, k, v = packed.view(rows, tokens, 3, heads, -1).unbind(2)
-        if self._tables:
-            q, k = self._turn(q), self._turn(k)
-        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
-        weights = torch.softmax(q @ k.transpose(2, 3) / (width // heads) ** 0.5, dim=-1)
-        return F.linear(
-            (weights @ v).transpose(1, 2).reshape(rows, tokens, width), self._weights[name + "out"]
-        )
-
-    def _turn(self, x: Tensor) -> Tensor:
-        assert self._tables
-        cosines, sines = (table.to(x.dtype) for table in self._tables)
-        parts = x.chunk(2 if self.config.positions == "rotary-2d" else 1, dim=-1)
-        halves = [part.chunk(2, dim=-1) for part in parts]
-        swapped = torch.cat([half for first, second in halves for half in (-second, first)], dim=-1)
-        return x * cosines + swapped * sines
+        return F.linear(F.silu(g) * u, self._weights[name + "down"])
 
 
 def _norm(h: Tensor) -> Tensor:

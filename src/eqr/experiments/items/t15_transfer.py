@@ -63,7 +63,7 @@ EXPERIMENTS = (
         lab=SUDOKU,
         paper=PAPER_SUDOKU,
         regime=f"{SUDOKU_WHY} Mini-ARC is the real one, imported with 8 variants of each family "
-        "to data/mini-arc (docs/data-guide.md), 4,000 steps of 32 rows; docs/lab-notes.md has longer runs.",
+        "to data/mini-arc (docs/data-guide.md), 4,000 steps of 32 rows.",
         rows=(
             mini_arc("HRM", "hrm", 44.85, ri=False),
             mini_arc("TRM", "trm", 48.35, ri=False),
