@@ -43,23 +43,23 @@ def numbers(
     found = []
     for sweep, chosen in sweeps:
         with tempfile.TemporaryDirectory() as folder:
-            said = evaluate(model, puzzles, sweep, Path(folder))
-        assert said is not None
-        for row in said["budgets"]:
-            exact = row["selected"][chosen]["exact"]
-            words = f"halting by {HALTING}" if row["halting"] else "single start"
+            evaluation = evaluate(model, puzzles, sweep, Path(folder))
+        assert evaluation is not None
+        for row in evaluation.budgets:
+            exact = row.scores.selected[chosen].exact
+            words = f"halting by {HALTING}" if row.budget.halting else "single start"
             found.append(
                 Measured(
                     metric="exact accuracy",
-                    value=exact["value"],
-                    low=exact["low"],
-                    high=exact["high"],
+                    value=exact.value,
+                    low=exact.low,
+                    high=exact.high,
                     puzzles=name,
                     count=len(puzzles),
-                    depth=row["depth"],
-                    breadth=row["breadth"],
-                    selection=words if row["breadth"] == 1 else f"{chosen} of {row['breadth']}",
-                    mean_nfe=row["nfe"]["value"],
+                    depth=row.depth,
+                    breadth=row.breadth,
+                    selection=words if row.breadth == 1 else f"{chosen} of {row.breadth}",
+                    mean_nfe=row.scores.nfe.value,
                 )
             )
     return found

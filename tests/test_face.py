@@ -119,7 +119,7 @@ def test_kept_states_are_those_of_the_rollout():
 def test_evaluate_and_train_take_names_and_words(tmp_path):
     puzzles = eqr.make_puzzles("sudoku-4x4", 6, seed=3)
     found = eqr.evaluate("sudoku-4x4", puzzles, depth=[1, 4], halt="head+stable:1", quiet=True)
-    assert [row["depth"] for row in found["budgets"]] == [1, 4]
+    assert [row.depth for row in found.budgets] == [1, 4]
     with pytest.raises(UserError, match="did you mean 'stable'"):
         eqr.evaluate("sudoku-4x4", puzzles, halt="stabel", quiet=True)
     settings = [

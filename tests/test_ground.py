@@ -43,9 +43,9 @@ def test_a_value_survives_json_with_its_digest(name, width):
 def test_a_value_is_frozen_and_validated_on_replace():
     with pytest.raises(ValueError, match="frozen"):
         Inner().width = 3  # type: ignore[misc]
-    with pytest.raises(ValueError, match="greater than or equal to 1"):
+    with pytest.raises(UserError, match="Inner: width = 0: Input should be greater than or equal to 1"):
         Inner().replace(width=0)
-    with pytest.raises(UserError, match="Inner has no field 'widht'; did you mean 'width'"):
+    with pytest.raises(UserError, match="Inner: unknown key 'widht'; did you mean 'width'"):
         Inner().replace(widht=3)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eqr.measure import plots_landscape as plots_landscape
     from eqr.measure import scaling as scaling
     from eqr.measure.diagnostics import landscape as landscape
+    from eqr.measure.scores import Evaluation as Evaluation
     from eqr.measure.traces import run_traces as run_traces
     from eqr.model.config import ReasonerConfig as ReasonerConfig
     from eqr.model.reasoner import Reasoner as Reasoner
@@ -61,6 +62,7 @@ _HOMES = {
     "eqr.data": "PuzzleSet load_split",
     "eqr.errors": "UserError",
     "eqr.measure.diagnostics": "landscape",
+    "eqr.measure.scores": "Evaluation",
     "eqr.measure.traces": "run_traces",
     "eqr.model.config": "ReasonerConfig",
     "eqr.model.reasoner": "Reasoner",

@@ -14,6 +14,7 @@ from eqr.data.generated import generate
 from eqr.errors import UserError
 from eqr.measure.evaluate import Sweep
 from eqr.measure.evaluate import evaluate as evaluate_sweep
+from eqr.measure.scores import Evaluation
 from eqr.model.reasoner import Reasoner
 from eqr.recipes import recipe_named
 from eqr.solve import HaltingRule, load_reasoner
@@ -54,7 +55,7 @@ def evaluate(
     out: Path | str | None = None,
     quiet: bool = False,
     **dynamics: Any,
-) -> dict[str, Any]:
+) -> Evaluation:
     """Score a model on puzzles with labels at every depth and breadth, as `eqr evaluate --json` does.
 
     `out` keeps the candidates, so that an interrupted evaluation goes on; without it nothing is kept.
@@ -70,4 +71,5 @@ def evaluate(
     with TemporaryDirectory() as aside:
         folder = Path(aside if out is None else out)
         found = evaluate_sweep(reasoner, puzzles, sweep, folder, quiet=quiet)
-    return found or {}
+    assert found is not None, "this process is the only one"
+    return found

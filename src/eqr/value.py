@@ -36,10 +36,7 @@ class Value(BaseModel):
     def replace(self, **changes: Any) -> Self:
         """Return a copy with some fields changed, validated again."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
-        unknown = [name for name in changes if name not in fields]
-        if unknown:
-            raise UserError(f"{type(self).__name__} has no field {unknown[0]!r}{nearest(unknown[0], fields)}")
-        return type(self)(**{**fields, **changes})
+        return type(self).from_json({**fields, **changes})
 
     def digest(self) -> str:
         """Return a short content hash, equal exactly for equal values."""

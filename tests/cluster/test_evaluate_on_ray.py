@@ -36,7 +36,7 @@ def parts(folder):
 
 
 def without_times(said):
-    return [{**row, "seconds": 0} for row in said["budgets"]]
+    return [{**row.to_json(), "seconds": 0} for row in said.budgets]
 
 
 def test_a_table_is_the_same_bit_for_bit_with_a_worker_killed(cluster, puzzles, tmp_path, monkeypatch):

@@ -43,7 +43,7 @@ def _small_parts(monkeypatch):
 
 def run(out: Path, **changes):
     reasoner = changes.pop("reasoner", None) or Settling(PUZZLES, stuck=0.3)
-    return evaluate(reasoner, PUZZLES, sweep(**changes), out, slots=16, quiet=True)
+    return evaluate(reasoner, PUZZLES, sweep(**changes), out, slots=16, quiet=True).to_json()
 
 
 def columns(folder: Path) -> dict[str, np.ndarray]:
@@ -142,7 +142,7 @@ def test_another_runs_table_is_not_mixed_in(tmp_path):
     with pytest.raises(UserError, match="model differ"):
         run(tmp_path, reasoner=other)
     said = evaluate(other, PUZZLES, sweep(), tmp_path, overwrite=True, quiet=True)
-    assert said["model"] == model_digest(other)
+    assert said.model == model_digest(other)
 
 
 def test_a_table_made_by_other_code_is_not_reused(tmp_path):
@@ -288,7 +288,7 @@ reasoner = Settling(puzzles, stuck=0.3)
 with joined(torch.device("cpu")) as world:
     found = module.evaluate(reasoner, puzzles, sweep, Path({out!r}), world=world, quiet=True)
 if world.first:
-    print(json.dumps(found))
+    print(json.dumps(found.to_json()))
 else:
     assert found is None
 """

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from eqr.cpu import segment as kernels
+from eqr.errors import UserError
 from eqr.model import fast
 from eqr.model.config import Candidates, Path, ReasonerConfig
 from eqr.model.fast import advance
@@ -126,5 +127,5 @@ def test_configs_say_live_only_where_it_holds():
 
 def test_a_task_that_does_not_say_what_differs_has_no_live_candidates(monkeypatch):
     monkeypatch.setattr(type(TASK), "distinct", lambda self: ())
-    with pytest.raises(ValueError, match=r"Task\.distinct"):
+    with pytest.raises(UserError, match=r"Task\.distinct"):
         CONFIG.replace(width=24)

@@ -142,7 +142,7 @@ def test_costs_are_counted_and_old_names_still_load():
     ],
 )
 def test_configs_that_cannot_be_built_say_why(fields, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(UserError, match=words):
         eqr(task_named("sudoku-4x4"), **SIZES).replace(**fields)
     with pytest.raises(ValueError, match="declares no groups"):
         eqr(task_named("maze-7x7"), mixer=Groups(), **SIZES)

@@ -17,6 +17,8 @@ from eqr.errors import UserError
 if TYPE_CHECKING:
     from eqr.data import PuzzleSet
     from eqr.measure.evaluate import Filler, Sweep
+    from eqr.measure.scores import Evaluation, Scored
+    from eqr.measure.statistics import Estimate
 
 app = typer.Typer()
 
@@ -79,9 +81,7 @@ def evaluate(
     }
     sweep = _sweep(depth, breadth, halt, select, budget)
     with _filler(on) as filler:
-        said = _run(model, data, split, limit, sweep, out, slots, device, filler, overwrite, as_json)
-    if said is not None:
-        print(json.dumps(said, indent=2) if as_json else _text(said, halt))
+        _run(model, data, split, limit, sweep, out, slots, device, filler, overwrite, as_json, halt)
 
 
 def _sweep(
@@ -104,9 +104,10 @@ def _run(
     device: str,
     filler: "Filler | None",
     overwrite: bool,
-    quiet: bool,
-) -> dict[str, Any] | None:
-    """Evaluate and keep the result beside the candidates; None in all processes but the first."""
+    as_json: bool,
+    halt: str,
+) -> None:
+    """Evaluate; one process keeps the result beside the candidates and prints it."""
     from datetime import timedelta
 
     import torch
@@ -137,13 +138,17 @@ def _run(
             world=world,
             filler=filler,
             overwrite=overwrite,
-            quiet=quiet or not world.first,
+            quiet=as_json or not world.first,
         )
     if found is None:
-        return None
-    found = {"split": split, **sweep.to_json(), **found, "out": str(folder)}
-    write_json(folder / "evaluation.json", found)
-    return found
+        return
+    plain = {"split": split, **sweep.to_json(), **found.to_json(), "out": str(folder)}
+    write_json(folder / "evaluation.json", plain)
+    if as_json:
+        print(json.dumps(plain, indent=2))
+        return
+    heading = f"{found.task}, {split} split, {found.n:,} puzzles; halting: {halt}"
+    print("\n".join([heading, "", *_table(found), "", f"candidates: {folder}"]))
 
 
 @contextmanager
@@ -185,73 +190,71 @@ def _default_out(model: str, reasoner: Any, puzzles: "PuzzleSet", sweep: "Sweep"
     return (home or Path()) / "evaluations" / f"{split}-{digest}"
 
 
-def _text(said: dict[str, Any], halt: str) -> str:
+def _table(found: "Evaluation") -> list[str]:
     lines = [
-        f"{said['task']}, {said['split']} split, {said['n']:,} puzzles; halting: {halt}",
-        "",
         f"{'depth':>5} {'breadth':>7}  {'answer':<24} {'exact %, 95% interval':<22} "
         f"{'valid %, 95% interval':<22} {'NFE':>8} {'layers':>9} {'seconds':>8}",
     ]
-    for row in said["budgets"]:
+    for row in found.budgets:
         lines += _rows(row)
-    widest = said["budgets"][-1]
-    for part in (_breadth(widest), _ratings(widest)):
+    widest = found.budgets[-1]
+    for part in (_breadths(widest), _ratings(widest)):
         lines += ["", *part] if part else []
-    return "\n".join([*lines, "", f"candidates: {said['out']}"])
+    return lines
 
 
-def _rows(row: dict[str, Any]) -> list[str]:
-    cost = f"{row['nfe']['value']:>8,.1f} {row['equivalent_layers']:>9,.0f} {row['seconds']:>8,.1f}"
-    found: list[tuple[str, Any, Any]] = []
-    if "exact" in row:
-        label = "the only start" if row["breadth"] == 1 else "mean over starts"
-        found.append((label, row["exact"], row["valid"]))
-    if row["breadth"] > 1:
+def _rows(row: "Scored") -> list[str]:
+    scores = row.scores
+    cost = f"{scores.nfe.value:>8,.1f} {row.equivalent_layers:>9,.0f} {row.seconds:>8,.1f}"
+    answers: list[tuple[str, Estimate, Estimate | None]] = []
+    if scores.starts is not None:
+        label = "the only start" if row.breadth == 1 else "mean over starts"
+        answers.append((label, scores.starts.exact, scores.starts.valid))
+    if row.breadth > 1:
         marks = {"verified": "verified (a verifier)", "first-to-halt": "first to halt"}
-        for name, scores in row["selected"].items():
-            found.append((marks.get(name, name), scores["exact"], scores["valid"]))
-        if "oracle_any_correct" in row:
-            found.append(("any correct (oracle)", row["oracle_any_correct"], None))
-    for name, tries in (("top_1", "vote of the variants"), ("top_2", "vote, two tries")):
-        if "variant_votes" in row:
-            found.append((tries, row["variant_votes"][name], None))
-    place = f"{row['depth']:>5} {row['breadth']:>7}"
+        for name, chosen in scores.selected.items():
+            answers.append((marks.get(name, name), chosen.exact, chosen.valid))
+        if scores.breadths is not None:
+            answers.append(("any correct (oracle)", scores.breadths.oracle_any_correct, None))
+    tries = {"top_1": "vote of the variants", "top_2": "vote, two tries"}
+    answers += [(tries[name], won, None) for name, won in (row.variant_votes or {}).items()]
+    place = f"{row.depth:>5} {row.breadth:>7}"
     return [
         f"{place}  {label:<24} {_interval(exact):<22} {_interval(valid):<22} {cost}"
-        for label, exact, valid in found
+        for label, exact, valid in answers
     ]
 
 
-def _interval(estimate: dict[str, Any] | None) -> str:
+def _interval(estimate: "Estimate | None") -> str:
     if estimate is None:
         return ""
-    value, low, high = (100 * estimate[name] for name in ("value", "low", "high"))
-    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+    return f"{100 * estimate.value:.2f} [{100 * estimate.low:.2f}, {100 * estimate.high:.2f}]"
 
 
-def _breadth(row: dict[str, Any]) -> list[str]:
-    if "pass_at" not in row:
+def _breadths(row: "Scored") -> list[str]:
+    found = row.scores.breadths
+    if found is None:
         return []
-    apart = row["path_independence"]
+    apart = found.path_independence
     lines = [
-        f"depth {row['depth']}, against the number of starts (expected exact %)",
-        "starts    " + "".join(f"{k:>8}" for k in row["pass_at"]),
-        "pass@k    " + "".join(f"{100 * one['value']:>8.2f}" for one in row["pass_at"].values()),
+        f"depth {row.depth}, against the number of starts (expected exact %)",
+        "starts    " + "".join(f"{k:>8}" for k in found.pass_at),
+        "pass@k    " + "".join(f"{100 * one.value:>8.2f}" for one in found.pass_at.values()),
     ]
-    for name, curve in row["expected"].items():
-        lines.append(f"{name:<10}" + "".join(f"{100 * one['value']:>8.2f}" for one in curve.values()))
+    for name, curve in found.expected.items():
+        lines.append(f"{name:<10}" + "".join(f"{100 * one.value:>8.2f}" for one in curve.values()))
     lines.append(
-        f"path independence, points: {_interval(apart['per_puzzle'])} per puzzle, "
-        f"{_interval(apart['of_means'])} of the means"
+        f"path independence, points: {_interval(apart.per_puzzle)} per puzzle, "
+        f"{_interval(apart.of_means)} of the means"
     )
     return lines
 
 
-def _ratings(row: dict[str, Any]) -> list[str]:
-    if not row.get("by_rating"):
+def _ratings(row: "Scored") -> list[str]:
+    starts = row.scores.starts
+    if starts is None or not starts.by_rating:
         return []
-    lines = [f"depth {row['depth']}, by difficulty rating (mean over starts)"]
-    for one in row["by_rating"]:
-        exact = one["exact"]
-        lines.append(f"{one['from']:>7,} to {one['to']:<7,} {_interval(exact):<22} {exact['n']:>7,} puzzles")
+    lines = [f"depth {row.depth}, by difficulty rating (mean over starts)"]
+    for one in starts.by_rating:
+        lines.append(f"{one.low:>7,} to {one.high:<7,} {_interval(one.exact):<22} {one.exact.n:>7,} puzzles")
     return lines

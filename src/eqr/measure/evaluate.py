@@ -19,6 +19,8 @@ from eqr.data import PuzzleSet
 from eqr.errors import UserError
 from eqr.measure.accounting import equivalent_layers, flops
 from eqr.measure.metrics import Outcomes, outcomes, report
+from eqr.measure.scores import Evaluation, Scored
+from eqr.measure.statistics import Estimate
 from eqr.measure.table import CandidateTable, Manifest, model_digest
 from eqr.measure.votes import has_variants, variant_votes
 from eqr.model.config import ReasonerConfig
@@ -120,7 +122,7 @@ class Sweep:
         return [(self._budget(d, b), (d,), (b,)) for d in sorted(self.depths) for b in sorted(self.breadths)]
 
     def _budget(self, depth: int, breadth: int) -> Budget:
-        return Budget.from_json({**self.budget.to_json(), "depth": depth, "breadth": breadth}, where="budget")
+        return self.budget.replace(depth=depth, breadth=breadth)
 
 
 def evaluate(
@@ -134,8 +136,8 @@ def evaluate(
     filler: Filler | None = None,
     overwrite: bool = False,
     quiet: bool = False,
-) -> dict[str, Any] | None:
-    """Run what is not in `out` yet, score it, and return plain data; None in all processes but the first.
+) -> Evaluation | None:
+    """Run what is not in `out` yet, and score it; None in all processes but the first.
 
     `filler` runs the missing parts in another way than this process and those of `world` would.
     """
@@ -143,7 +145,7 @@ def evaluate(
     task = fitting_task(reasoner, puzzles)
     model = model_digest(reasoner)
     select = named_selections(sweep.select)
-    budgets: list[dict[str, Any]] = []
+    budgets: list[Scored] = []
     for budget, depths, breadths in sweep.runs():
         _require_room(budget, depths, task)
         manifest = Manifest(
@@ -167,7 +169,9 @@ def evaluate(
             budgets += score(table, puzzles, task, reasoner, breadths, select)
     if not world.first:
         return None
-    return {"task": task.name, "model": model, "data": puzzles.digest, "n": len(puzzles), "budgets": budgets}
+    return Evaluation(
+        task=task.name, model=model, data=puzzles.digest, n=len(puzzles), budgets=tuple(budgets)
+    )
 
 
 def part_size(breadth: int) -> int:
@@ -261,7 +265,7 @@ def score(
     reasoner: Reasoner,
     breadths: Sequence[int],
     select: dict[str, SelectionRule],
-) -> list[dict[str, Any]]:
+) -> list[Scored]:
     """Score every depth and breadth of a table."""
     budget, depths = table.manifest.budget, table.manifest.depths
     pairs = [(column, breadth) for column in range(len(depths)) for breadth in breadths]
@@ -274,40 +278,29 @@ def score(
     joined = {pair: Outcomes.joined(found) for pair, found in parts.items()}
     voted = _votes(table, puzzles, pairs) if has_variants(puzzles) else {}
     seconds, spent = table.seconds(), joined[len(depths) - 1, max(breadths)].nfe.sum()
-    said = []
+    scored = []
     for (column, breadth), results in joined.items():
         nfe = float(results.nfe.sum(axis=1).mean())
-        said.append(
-            {
-                "depth": depths[column],
-                "breadth": breadth,
-                "halting": None if budget.halting is None else budget.halting.to_json(),
-                "race": budget.race,
-                "uses_verifier": budget.uses_verifier,
-                **report(results, list(select)).to_json(),
-                **voted.get((column, breadth), {}),
-                "equivalent_layers": equivalent_layers(reasoner.config, nfe),
-                "flops": flops(reasoner.config, nfe),
-                # the run's own seconds, by its share of the segments where it is a part of a larger run
-                "seconds": seconds * float(results.nfe.sum() / spent),
-            }
+        scored.append(
+            Scored(
+                budget=budget.replace(depth=depths[column], breadth=breadth),
+                scores=report(results, list(select)),
+                variant_votes=voted.get((column, breadth)),
+                equivalent_layers=equivalent_layers(reasoner.config, nfe),
+                flops=flops(reasoner.config, nfe),
+                seconds=seconds * float(results.nfe.sum() / spent),
+            )
         )
-    return said
+    return scored
 
 
 def _votes(
     table: CandidateTable, puzzles: PuzzleSet, pairs: Sequence[tuple[int, int]]
-) -> dict[tuple[int, int], dict[str, Any]]:
+) -> dict[tuple[int, int], dict[str, Estimate]]:
     """Score the votes over variants, whose rows lie in several parts."""
     whole = Candidates.joined([block.candidates for block in table.blocks()])
     return {
-        (column, breadth): {
-            "variant_votes": {
-                tries: won.to_json()
-                for tries, won in variant_votes(whole[:, :breadth, column], puzzles).items()
-            }
-        }
-        for column, breadth in pairs
+        (column, breadth): variant_votes(whole[:, :breadth, column], puzzles) for column, breadth in pairs
     }
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eqr.measure.statistics import Estimate
+from eqr.solve.budget import Budget
 
 
 def _plain(estimates: Mapping[Any, Estimate]) -> dict[str, Any]:
@@ -112,3 +113,61 @@ class Scores:
             **(self.starts.to_json() if self.starts else {}),
             **(self.breadths.to_json() if self.breadths else {}),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """One budget of an evaluation: what was reached, and what it cost."""
+
+    budget: Budget
+    scores: Scores
+    variant_votes: dict[str, Estimate] | None
+    """By how many tries a vote over variants has; None where no row is a variant of another."""
+    equivalent_layers: float
+    flops: float
+    seconds: float
+    """The run's own, by its share of the segments where it is a part of a larger run."""
+
+    @property
+    def depth(self) -> int:
+        """Return the most segments that a start had."""
+        return self.budget.depth
+
+    @property
+    def breadth(self) -> int:
+        """Return how many starts a puzzle had."""
+        return self.budget.breadth
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, one level for all there is."""
+        halting = self.budget.halting
+        return {
+            "depth": self.depth,
+            "breadth": self.breadth,
+            "halting": None if halting is None else halting.to_json(),
+            "race": self.budget.race,
+            "uses_verifier": self.budget.uses_verifier,
+            **self.scores.to_json(),
+            **({} if self.variant_votes is None else {"variant_votes": _plain(self.variant_votes)}),
+            "equivalent_layers": self.equivalent_layers,
+            "flops": self.flops,
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """A model on puzzles, at every depth and breadth that was asked for."""
+
+    task: str
+    model: str
+    """Digest of the weights."""
+    data: str
+    """Digest of the puzzles."""
+    n: int
+    """Puzzles."""
+    budgets: tuple[Scored, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {**vars(self), "budgets": [one.to_json() for one in self.budgets]}
