@@ -166,6 +166,7 @@ def _laid_out(plan, weights, mlps):
 
 @inline_fast
 def _laid_out_back(plan, weights, mlps):
+    # its own function: what is compiled with a function for an argument cannot be cached on disk
     laid = []
     for place in range(len(weights) * mlps):
         layer, mlp = place // mlps, place % mlps

@@ -32,7 +32,7 @@ from eqr.experiments.score import mode_numbers, numbers_of, within
 from eqr.measure.diagnostics import landscape
 from eqr.measure.evaluate import fill
 from eqr.measure.statistics import powers_of_two
-from eqr.measure.table import CandidateTable, Manifest, model_digest
+from eqr.measure.table import CandidateTable, Manifest
 from eqr.measure.traces import run_traces
 from eqr.model.reasoner import Reasoner
 from eqr.runs import RunFolder
@@ -94,15 +94,8 @@ def _solve(look: Solve, seen: Seen) -> dict[str, Any]:
 
 def _candidates(reasoner: Reasoner, puzzles: PuzzleSet, budget: Budget, scratch: Path) -> Candidates:
     """Run a model within a budget, noting every power of two of its depth, (puzzles, starts, depths)."""
-    manifest = Manifest(
-        task=puzzles.task,
-        model=model_digest(reasoner),
-        data=puzzles.digest,
-        puzzles=len(puzzles),
-        budget=budget,
-        depths=tuple(powers_of_two(budget.depth)),
-        window=min(WINDOW, budget.depth),
-        part=PART,
+    manifest = Manifest.of(
+        reasoner, puzzles, budget, depths=powers_of_two(budget.depth), window=WINDOW, part=PART
     )
     table = CandidateTable.open(scratch / manifest.digest(), manifest)
     fill(table, reasoner, puzzles, quiet=True)

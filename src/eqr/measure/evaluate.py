@@ -143,21 +143,12 @@ def evaluate(
     """
     world = world or World()
     task = fitting_task(reasoner, puzzles)
-    model = model_digest(reasoner)
     select = named_selections(sweep.select)
     budgets: list[Scored] = []
     for budget, depths, breadths in sweep.runs():
         _require_room(budget, depths, task)
-        manifest = Manifest(
-            task=task.name,
-            model=model,
-            data=puzzles.digest,
-            puzzles=len(puzzles),
-            budget=budget,
-            depths=depths,
-            window=min(WINDOW, budget.depth),
-            part=part_size(budget.breadth),
-        )
+        part = part_size(budget.breadth)
+        manifest = Manifest.of(reasoner, puzzles, budget, depths=depths, window=WINDOW, part=part)
         folder = out / f"depth-{budget.depth}-breadth-{budget.breadth}"
         if world.first:
             CandidateTable.open(folder, manifest, overwrite=overwrite)
@@ -170,7 +161,11 @@ def evaluate(
     if not world.first:
         return None
     return Evaluation(
-        task=task.name, model=model, data=puzzles.digest, n=len(puzzles), budgets=tuple(budgets)
+        task=task.name,
+        model=model_digest(reasoner),
+        data=puzzles.digest,
+        n=len(puzzles),
+        budgets=tuple(budgets),
     )
 
 

@@ -6,7 +6,7 @@ processes fill one table by taking different parts. `manifest.json` says what th
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
+from eqr.data import PuzzleSet
 from eqr.data.arrays import read_archive
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file, read_object, write_json
@@ -50,6 +51,29 @@ class Manifest(Value):
     """Puzzles in each part."""
     code: str = Field(default_factory=code_digest)
     """Digest of the code that made the rows; a repair makes rows from before it another run's."""
+
+    @classmethod
+    def of(
+        cls,
+        reasoner: Reasoner,
+        puzzles: PuzzleSet,
+        budget: Budget,
+        *,
+        depths: Iterable[int],
+        window: int,
+        part: int,
+    ) -> "Manifest":
+        """Return that of a model's run over puzzles; no trajectory has more residuals than segments."""
+        return cls(
+            task=puzzles.task,
+            model=model_digest(reasoner),
+            data=puzzles.digest,
+            puzzles=len(puzzles),
+            budget=budget,
+            depths=tuple(depths),
+            window=min(window, budget.depth),
+            part=part,
+        )
 
     @property
     def parts(self) -> int:

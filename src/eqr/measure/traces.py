@@ -21,7 +21,7 @@ from eqr.errors import UserError
 from eqr.measure.cycles import ROUNDS
 from eqr.measure.diagnostics import MODE_RULES, Basins, ModeRules, name_basins
 from eqr.measure.evaluate import fill
-from eqr.measure.table import CandidateTable, Manifest, model_digest
+from eqr.measure.table import CandidateTable, Manifest
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Reading
 from eqr.solve import races
@@ -139,16 +139,7 @@ def _filled(
 ) -> Iterator[CandidateTable]:
     """Lend the complete table of a run; without a folder it is gone afterwards."""
     with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as place:
-        manifest = Manifest(
-            task=puzzles.task,
-            model=model_digest(reasoner),
-            data=puzzles.digest,
-            puzzles=len(puzzles),
-            budget=budget,
-            depths=tuple(depths),
-            window=min(WINDOW, budget.depth),
-            part=PART,
-        )
+        manifest = Manifest.of(reasoner, puzzles, budget, depths=depths, window=WINDOW, part=PART)
         table = CandidateTable.open(Path(place) / f"candidates-{manifest.digest()}", manifest)
         fill(table, reasoner, puzzles, quiet=quiet)
         yield table
