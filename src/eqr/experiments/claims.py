@@ -102,8 +102,8 @@ ALL_CLAIMS = (
         item="C10",
         says="Breadth pays, but only from a depth of about four segments on",
         contrasts=(
-            less("F2 | D=64, B=32 | Error", "F2 | D=64, B=1 | Error"),
-            alike("F2 | D=1, B=32 | Error", "F2 | D=1, B=1 | Error", 2.0, "no gain at D=1"),
+            less("F2 | D=64, B=16 | Error", "F2 | D=64, B=1 | Error"),
+            alike("F2 | D=1, B=16 | Error", "F2 | D=1, B=1 | Error", 2.0, "no gain at D=1"),
         ),
     ),
     Claim(
@@ -118,8 +118,8 @@ ALL_CLAIMS = (
         item="C12",
         says="Top-1 converged beats the majority for shaped models and loses for TRM",
         contrasts=(
-            more("F6 | EqR, Top-1 converged | B=32", "F6 | EqR, majority | B=32"),
-            less("F6 | TRM, Top-1 converged | B=32", "F6 | TRM, majority | B=32"),
+            more("F6 | EqR, Top-1 converged | B=16", "F6 | EqR, majority | B=16"),
+            less("F6 | TRM, Top-1 converged | B=16", "F6 | TRM, majority | B=16"),
         ),
     ),
     Claim(
@@ -134,8 +134,8 @@ ALL_CLAIMS = (
         item="C14",
         says="EqR needs fewer segments at equal accuracy, with halting still fewer",
         contrasts=(
-            less("F5 | EqR | log2 NFE for 80%", "F5 | baseline | log2 NFE for 80%"),
-            less("F5 | EqR + ACT | log2 NFE for 80%", "F5 | EqR | log2 NFE for 80%"),
+            less("F5 | EqR | log2 NFE for 70%", "F5 | baseline | log2 NFE for 70%"),
+            less("F5 | EqR + ACT | log2 NFE for 70%", "F5 | EqR | log2 NFE for 70%"),
         ),
     ),
     Claim(

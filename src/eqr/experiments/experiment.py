@@ -58,6 +58,8 @@ class Row(Value):
     paper_changes: tuple[str, ...] = ()
     look: Solve | None = None
     """The row's own budget, instead of the column's."""
+    start: str | None = None
+    """`random` for a model that was trained from a fixed start."""
     metric: str | None = None
     at: tuple[int, int] | None = None
     only: tuple[str, ...] | None = None
@@ -142,6 +144,8 @@ class Cell(Value):
         look, own = self.column.look, self.row.look
         if isinstance(look, Solve) and own is not None:
             look = own.replace(split=look.split)
+        if isinstance(look, Solve) and self.row.start is not None:
+            look = look.replace(start=self.row.start)
         return look.smoke() if smoke else look
 
     def number(self, look: Look) -> str:

@@ -2,11 +2,11 @@
 
 from eqr.experiments.bases import (
     BROAD,
-    HARD,
-    HARD_BROAD,
-    HARD_WHY,
     MAZE,
     MAZE_WHY,
+    NINE,
+    NINE_BROAD,
+    NINE_WHY,
     PAPER_MAZE,
     PAPER_SUDOKU,
     SUDOKU,
@@ -22,7 +22,7 @@ EXPERIMENTS = (
         title="Test-time compute scaling",
         question="Does a trained EqR gain from four times its depth, and more from many starts?",
         lab=SUDOKU,
-        regime=f"{SUDOKU_WHY} {HARD_WHY} {MAZE_WHY} 100 puzzles and 32 starts for 128; 48 and 16 on 9x9.",
+        regime=f"{SUDOKU_WHY} {NINE_WHY} {MAZE_WHY} 100 puzzles and 32 starts for 128; 64 and 16 on 9x9.",
         rows=(
             Row(
                 name="EqR, D=16, B=1",
@@ -46,10 +46,10 @@ EXPERIMENTS = (
         ),
         columns=(
             Column(name="Sudoku", look=BROAD, lab=SUDOKU, paper=PAPER_SUDOKU),
-            Column(name="Sudoku 9x9", look=HARD_BROAD, lab=HARD, paper=PAPER_SUDOKU),
+            Column(name="Sudoku 9x9", look=NINE_BROAD, lab=NINE, paper=PAPER_SUDOKU),
             Column(name="Maze", look=BROAD, lab=MAZE, paper=PAPER_MAZE),
         ),
-        seeds=3,
+        seeds=5,
         minutes=15,
         note="The printed breadth is 128. One start is the mean over all of them.",
     ),

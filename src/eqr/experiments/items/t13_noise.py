@@ -1,6 +1,6 @@
 """Tables 13 and 14: the scale of path noise, fixed and learned, and what either gains from depth."""
 
-from eqr.experiments.bases import DEEP, PAPER_SUDOKU, SUDOKU, SUDOKU_WHY, TRAINED, train_of
+from eqr.experiments.bases import NINE, NINE_DEEP, NINE_WHY, PAPER_SUDOKU, TRAINED, train_of
 from eqr.experiments.experiment import Column, Experiment, Picture, Row
 
 
@@ -33,9 +33,9 @@ EXPERIMENTS = (
         item="T13",
         title="Noise scale",
         question="Does accuracy depend on the scale of path noise, and is a learned one better?",
-        lab=SUDOKU,
+        lab=NINE,
         paper=PAPER_SUDOKU,
-        regime=SUDOKU_WHY,
+        regime=NINE_WHY,
         rows=ROWS,
         columns=(Column(name="Eval", look=TRAINED), Column(name="Train", look=train_of(TRAINED))),
         minutes=15,
@@ -44,16 +44,16 @@ EXPERIMENTS = (
         item="T14",
         title="Learned against fixed noise over depth",
         question="Does learned noise win only when shallow, and fixed noise when deep?",
-        lab=SUDOKU,
+        lab=NINE,
         paper=PAPER_SUDOKU,
-        regime=f"{SUDOKU_WHY} Two models of T13, depth to 1,024 on 100 puzzles.",
+        regime=f"{NINE_WHY} Two models of T13, depth to 1,024 on 64 puzzles.",
         rows=tuple(
             row.replace(
                 published={f"D={d}": value for d, value in zip(DEPTHS, PRINTED[row.name], strict=True)}
             )
             for row in (LEARNED, ROWS[0])
         ),
-        columns=tuple(Column(name=f"D={d}", look=DEEP, at=(d, 1)) for d in DEPTHS),
+        columns=tuple(Column(name=f"D={d}", look=NINE_DEEP, at=(d, 1)) for d in DEPTHS),
         minutes=5,
         picture=Picture(kind="lines", x_label="depth D", log_x=True),
         note="The paper calls this number S and describes it as restarts; its entries are those of depth.",

@@ -1,6 +1,6 @@
 """Table 16: five seeds of the baseline and of EqR."""
 
-from eqr.experiments.bases import PAPER_SUDOKU, SUDOKU, SUDOKU_WHY, TRAINED
+from eqr.experiments.bases import NINE, NINE_WHY, PAPER_SUDOKU, TRAINED
 from eqr.experiments.experiment import Column, Experiment, Row
 
 EXPERIMENTS = (
@@ -8,9 +8,9 @@ EXPERIMENTS = (
         item="T16",
         title="Seed stability",
         question="Is the gain at equal budget stable over seeds?",
-        lab=SUDOKU,
+        lab=NINE,
         paper=PAPER_SUDOKU,
-        regime=f"{SUDOKU_WHY} The Sudoku runs of T3, five seeds.",
+        regime=f"{NINE_WHY} The 9x9 runs of T3, five seeds.",
         rows=(
             Row(
                 name="baseline",
