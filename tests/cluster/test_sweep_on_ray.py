@@ -95,7 +95,7 @@ def test_a_killed_worker_goes_on_from_its_checkpoint_at_an_address(cluster, tmp_
     assert 0 < steps[0] < 400
     name = "model.safetensors"
     assert (store[job.key].run.last / name).read_bytes() == (expected[job.key].run.last / name).read_bytes()
-    assert store[job.key].found(LOOK)["numbers"] == expected[job.key].found(LOOK)["numbers"]
+    assert store[job.key].found(LOOK).numbers == expected[job.key].found(LOOK).numbers
 
 
 DRIVER = """

@@ -143,7 +143,7 @@ def test_a_run_cut_short_goes_on_to_the_same_weights(done, tmp_path, monkeypatch
     found, again = (Store(folder)[job.key].found(LOOK) for folder in (done / "store", tmp_path))
     assert found is not None
     assert again is not None
-    assert found["numbers"] == again["numbers"]
+    assert found.numbers == again.numbers
 
 
 def test_a_failed_row_is_told_and_stops_nothing(tmp_path):
@@ -172,7 +172,7 @@ def test_a_full_disk_is_told_in_words_and_loses_nothing(copied, monkeypatch):
     again = store[job.key].found(look)
     assert found is not None
     assert again is not None
-    assert again["numbers"] == found["numbers"]
+    assert again.numbers == found.numbers
 
 
 def test_a_store_of_another_code_version_is_asked_about(copied, monkeypatch):

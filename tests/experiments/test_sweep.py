@@ -70,7 +70,7 @@ def test_a_sweep_is_trained_once_and_gathered_with_intervals(tmp_path):
     tally = run_sweep(grown, second, store=store, out=tmp_path / "out", quiet=True)
     assert (tally.done, second.ran) == (3, [grown.points[2].job.label])
     (row,) = gathered(grown, store)
-    values = [store[point.job.key].found(LOOK)["numbers"]["validation exact@2"] for point in grown.points]
+    values = [store[point.job.key].found(LOOK).numbers["validation exact@2"] for point in grown.points]
     assert row["by_seed"]["validation exact@2"] == dict(enumerate(values))
     assert row["numbers"]["validation exact@2"] == vars(summary(values))
     assert row["numbers"]["test exact@2"]["n"] == 3

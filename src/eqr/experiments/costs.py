@@ -7,12 +7,11 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from eqr.experiments.looks import Cost
+from eqr.experiments.looks import Cost, Found
 from eqr.measure.accounting import flops_per_segment
 from eqr.measure.bench_model import limit_gflops
 from eqr.measure.training_cost import own_row, training_cost_rows, unit_costs
@@ -27,13 +26,13 @@ GPU = 200e12
 """Operations a second that large products in bfloat16 sustain on one accelerator: an assumption, stated."""
 
 
-def observe_shape(recipe: Recipe) -> dict[str, Any]:
+def observe_shape(recipe: Recipe) -> Found:
     """Name the sizes of a recipe as the paper's table of hyper-parameters does."""
     model, recurrence = recipe.model, recipe.model.recurrence
     cycles = recurrence.cycles if isinstance(recurrence, TwoLevel | SingleState) else 1
     parameters = Reasoner(model).parameter_count()
-    return {
-        "numbers": {
+    return Found(
+        numbers={
             "parameters": parameters,
             "parameters (M)": parameters / 1e6,
             "blocks": model.blocks,
@@ -48,24 +47,24 @@ def observe_shape(recipe: Recipe) -> dict[str, Any]:
             "steps": recipe.steps,
             "rate": recipe.optimizer.rate,
         }
-    }
+    )
 
 
-def observe_cost(look: Cost, recipe: Recipe) -> dict[str, Any]:
+def observe_cost(look: Cost, recipe: Recipe) -> Found:
     """Evaluate one row of the paper's cost table for a recipe, and measure it."""
     unit = unit_costs(_as_tied(recipe.model), rows=recipe.rows, tracked=_tracked(recipe))
     row = training_cost_rows(unit, depth=recipe.schedule.depth)[own_row(recipe) - 1]
     seconds, held = _measured(recipe, look.steps)
-    return {
-        "numbers": {
+    return Found(
+        numbers={
             "forward GFLOP": row.forward / 1e9,
             "backward GFLOP": row.backward / 1e9,
             "memory MB": row.memory / 1e6,
             "measured MB": held / 1e6,
             "measured ms": 1e3 * seconds,
         },
-        "data": {"backward": row.backward_formula, "memory": row.memory_formula},
-    }
+        data={"backward": row.backward_formula, "memory": row.memory_formula},
+    )
 
 
 def _as_tied(model: ReasonerConfig) -> ReasonerConfig:

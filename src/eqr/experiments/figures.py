@@ -8,6 +8,7 @@ import numpy as np
 
 from eqr.experiments.experiment import Cell, Column, Row
 from eqr.experiments.judge import Summary
+from eqr.experiments.store import Kept
 from eqr.experiments.tables import Table, cell_name
 from eqr.measure.style import (
     BLUE,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 MARKS = "osD^vP*X"
 
 
-def draw(table: Table, kept: Sequence[dict[str, Any]], store: Path) -> "Figure | None":
+def draw(table: Table, kept: Sequence[Kept], store: Path) -> "Figure | None":
     """Draw an experiment's picture; None where it has none or nothing has run yet."""
     kind = table.experiment.picture.kind
     if kind == "none":
@@ -151,18 +152,18 @@ def heat(table: Table) -> "Figure":
     return figure
 
 
-def _from_data(kind: str, kept: Sequence[dict[str, Any]], store: Path) -> "Figure | None":
-    found = [record for record in kept if record.get("data")]
-    if not found:
+def _from_data(kind: str, kept: Sequence[Kept], store: Path) -> "Figure | None":
+    shown = [(one.key, one.found.data) for one in kept if one.found.data]
+    if not shown:
         return None
     if kind == "grids":
-        return _grids([record["data"] for record in found])
-    data = found[0]["data"]
+        return _grids([data for _, data in shown])
+    key, data = shown[0]
     if kind == "landscapes":
         from eqr.measure.diagnostics import Landscape
         from eqr.measure.plots_landscape import landscapes
 
-        views = [Landscape.load(store / found[0]["key"] / path) for path in data["landscapes"]]
+        views = [Landscape.load(store / key / path) for path in data["landscapes"]]
         return landscapes(views, [f"puzzle {number}" for number in data["puzzles"]])
     from eqr.measure.plots_grids import trajectory_figure
     from eqr.tasks import task_named

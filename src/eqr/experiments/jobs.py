@@ -73,7 +73,7 @@ def _attempt(job: Job, entry: Entry, store: Store) -> dict[str, str]:
         try:
             found = observe(look, seen)
             seconds = time.process_time() - began
-            entry.keep(look, {**found, "code": code_version(), "core_seconds": seconds})
+            entry.keep(look, found.replace(code=code_version(), core_seconds=seconds))
         except UserError as error:
             reasons[look.digest()] = str(error)
             continue

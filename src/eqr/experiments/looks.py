@@ -36,6 +36,19 @@ class Look(Value):
         return self
 
 
+class Found(Value, extra="ignore"):
+    """What a look found."""
+
+    numbers: dict[str, float]
+    data: dict[str, Any] | None = None
+    """What a picture needs beside the numbers."""
+    puzzles: int | None = None
+    """How many were looked at."""
+    code: str = ""
+    """The version of the code that looked."""
+    core_seconds: float = 0.0
+
+
 class Solve(Look):
     """Run a model on puzzles within one budget; every smaller depth and breadth is read off on the way."""
 

@@ -20,6 +20,7 @@ from eqr.experiments.looks import (
     Cost,
     Curve,
     Final,
+    Found,
     Look,
     Modes,
     Puzzles,
@@ -70,14 +71,12 @@ class Seen:
         return whole.take(range(count)) if look.first else sample(whole, count, seed=0)
 
 
-def observe(look: Look, seen: Seen) -> dict[str, Any]:
-    """Take a look: `numbers` by name, and `data` where a picture needs more."""
-    found = _OBSERVE[type(look)](look, seen)
-    found["numbers"] = {name: float(value) for name, value in found["numbers"].items()}
-    return found
+def observe(look: Look, seen: Seen) -> Found:
+    """Take a look."""
+    return _OBSERVE[type(look)](look, seen)
 
 
-def _solve(look: Solve, seen: Seen) -> dict[str, Any]:
+def _solve(look: Solve, seen: Seen) -> Found:
     reasoner, puzzles = seen.model(), seen.puzzles(look)
     rule = None if look.halt is None else parse_halting(look.halt)
     fields: dict[str, Any] = {"halting": rule and rule.to_json()}
@@ -89,7 +88,7 @@ def _solve(look: Solve, seen: Seen) -> dict[str, Any]:
     if look.start is not None:  # the first start of path independence is the model's own
         own = _candidates(reasoner, puzzles, Budget(depth=look.depth), seen.scratch)
     depths = powers_of_two(look.depth)
-    return {"numbers": numbers_of(candidates, depths, puzzles, own=own), "puzzles": len(puzzles)}
+    return Found(numbers=numbers_of(candidates, depths, puzzles, own=own), puzzles=len(puzzles))
 
 
 def _candidates(reasoner: Reasoner, puzzles: PuzzleSet, budget: Budget, scratch: Path) -> Candidates:
@@ -104,7 +103,7 @@ def _candidates(reasoner: Reasoner, puzzles: PuzzleSet, budget: Budget, scratch:
     return joined
 
 
-def _modes(look: Modes, seen: Seen) -> dict[str, Any]:
+def _modes(look: Modes, seen: Seen) -> Found:
     reasoner = seen.model()
     puzzles = seen.puzzles(Solve(puzzles=look.puzzles))
     budget = Budget(depth=look.depth, breadth=look.starts)
@@ -120,7 +119,7 @@ def _modes(look: Modes, seen: Seen) -> dict[str, Any]:
         path = seen.run.path.parent / "landscapes" / f"{look.digest()}-{index}.npz"
         view.save(path)
         files.append(path.relative_to(seen.run.path.parent).as_posix())
-    return {"numbers": numbers, "data": {"landscapes": files, "puzzles": [int(index) for index in drawn]}}
+    return Found(numbers=numbers, data={"landscapes": files, "puzzles": [int(index) for index in drawn]})
 
 
 def _one_of_each(kinds: list[str], most: int) -> list[int]:
@@ -129,7 +128,7 @@ def _one_of_each(kinds: list[str], most: int) -> list[int]:
     return sorted([*firsts, *(index for index in range(len(kinds)) if index not in firsts)][:most])
 
 
-def _curve(_: Curve, seen: Seen) -> dict[str, Any]:
+def _curve(_: Curve, seen: Seen) -> Found:
     """Held-out accuracy at shares of the steps, and training accuracy of the rows that ended there."""
     records = seen.run.records()
     numbers: dict[str, float] = {}
@@ -145,14 +144,14 @@ def _curve(_: Curve, seen: Seen) -> dict[str, Any]:
     ended = [r["halt_depth"] for r in records if r["kind"] == "train" and "halt_depth" in r]
     if ended:
         numbers["halt depth at the end"] = ended[-1]
-    return {"numbers": numbers}
+    return Found(numbers=numbers)
 
 
-def _final(_: Final, seen: Seen) -> dict[str, Any]:
+def _final(_: Final, seen: Seen) -> Found:
     summary = seen.run.summary()
     numbers = {f"validation {name}": value for name, value in summary["best"].items() if "exact@" in name}
     numbers |= {f"test {name}": value for name, value in summary.get("test", {}).items() if "exact@" in name}
-    return {"numbers": {**numbers, "steps": summary["steps"]}}
+    return Found(numbers={**numbers, "steps": summary["steps"]})
 
 
 def _deepest(record: dict[str, Any]) -> float:
@@ -160,25 +159,25 @@ def _deepest(record: dict[str, Any]) -> float:
     return float(record[f"exact@{max(depths)}"])
 
 
-def _trajectory(look: Trajectory, seen: Seen) -> dict[str, Any]:
+def _trajectory(look: Trajectory, seen: Seen) -> Found:
     puzzles = seen.puzzles(Solve(puzzles=1, first=True))
     solver = Solver(seen.model(), budget=Budget(depth=look.depth))
     frames = list(solver.trace(puzzles.inputs[0]))
     changes = sum(bool(frame.changed) for frame in frames)
-    return {
-        "numbers": {
+    return Found(
+        numbers={
             "segments": len(frames),
             "segments with a change": changes,
             "right at the end": float((frames[-1].grid == puzzles.labels[0]).all()),
             "cells that change more than once": _returning([frame.changed for frame in frames]),
         },
-        "data": {
+        data={
             "task": puzzles.task,
             "puzzle": puzzles.inputs[0].tolist(),
             "label": puzzles.labels[0].tolist(),
             "grids": [frame.grid.tolist() for frame in frames],
         },
-    }
+    )
 
 
 def _returning(changed: list[tuple[int, ...]]) -> int:
@@ -186,7 +185,7 @@ def _returning(changed: list[tuple[int, ...]]) -> int:
     return sum(cells.count(cell) > 1 for cell in set(cells))
 
 
-def _puzzles(look: Puzzles, seen: Seen) -> dict[str, Any]:
+def _puzzles(look: Puzzles, seen: Seen) -> Found:
     splits = load_data(seen.recipe.data, seen.run, quiet=True)
     task = task_named(splits.task)
     test = splits["test"]
@@ -206,10 +205,10 @@ def _puzzles(look: Puzzles, seen: Seen) -> dict[str, Any]:
     for low, high in RATINGS:
         numbers[rated("share", low, high)] = float(within(ratings, low, high).mean())
     drawn = [[test.inputs[index].tolist(), test.labels[index].tolist()] for index in range(look.drawn)]
-    return {"numbers": numbers, "data": {"task": splits.task, "drawn": drawn}}
+    return Found(numbers=numbers, data={"task": splits.task, "drawn": drawn})
 
 
-_OBSERVE: dict[type[Look], Callable[[Any, Seen], dict[str, Any]]] = {
+_OBSERVE: dict[type[Look], Callable[[Any, Seen], Found]] = {
     Solve: _solve,
     Modes: _modes,
     Curve: _curve,

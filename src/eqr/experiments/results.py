@@ -18,18 +18,16 @@ from eqr.experiments.experiment import Claim, Experiment
 from eqr.experiments.figures import draw, save
 from eqr.experiments.judge import Judged, Values, Verdict, judge_claim
 from eqr.experiments.plan import Place
-from eqr.experiments.store import Store
+from eqr.experiments.store import Kept, Store
 from eqr.experiments.tables import TABLE, VALUES, Table, cell_name, read_table
 from eqr.files import new_file, read_json, write_json
 
 SMOKE = "A smoke run: everything is tiny, the numbers mean nothing."
 
 
-def fill_table(
-    experiment: Experiment, places: Sequence[Place], store: Store
-) -> tuple[Table, list[dict[str, Any]]]:
-    """Gather an experiment's numbers from the store, and the records they are from."""
-    table, kept = Table(experiment), dict[tuple[str, str], dict[str, Any]]()
+def fill_table(experiment: Experiment, places: Sequence[Place], store: Store) -> tuple[Table, list[Kept]]:
+    """Gather an experiment's numbers from the store, and the looks they are from."""
+    table, kept = Table(experiment), dict[tuple[str, str], Kept]()
     for place in places:
         if place.cell.experiment.item != experiment.item:
             continue
@@ -41,16 +39,16 @@ def fill_table(
             if reason is not None:
                 table.failures[name] = reason
             continue
-        name_of_look = place.look.digest()
-        kept[place.key, name_of_look] = {**found, "key": place.key, "name": name_of_look}
-        if place.number in found["numbers"]:  # what does not occur, such as a mode no puzzle has, has none
-            table.put(place.cell, place.seed, found["numbers"][place.number])
+        one = Kept(place.key, place.look.digest(), found)
+        kept[one.key, one.look] = one
+        if place.number in found.numbers:  # what does not occur, such as a mode no puzzle has, has none
+            table.put(place.cell, place.seed, found.numbers[place.number])
     return table, list(kept.values())
 
 
 def write_item(
     table: Table,
-    kept: Sequence[dict[str, Any]],
+    kept: Sequence[Kept],
     places: Sequence[Place],
     store: Store,
     folder: Path,
@@ -104,7 +102,7 @@ def item_page(table: Table, has_figure: bool, *, smoke: bool) -> str:
 
 def provenance(
     experiment: Experiment,
-    kept: Sequence[dict[str, Any]],
+    kept: Sequence[Kept],
     places: Sequence[Place],
     store: Store,
     *,
@@ -122,7 +120,7 @@ def provenance(
             machines.append(made["machine"])
         fields = ("label", "code", "steps", "parameters", "core_seconds")
         recipe = {"recipe": made["recipe"]["name"], "seed": made["recipe"]["seed"]}
-        looks = {record["name"]: record["core_seconds"] for record in kept if record["key"] == key}
+        looks = {one.look: one.found.core_seconds for one in kept if one.key == key}
         told = {name: made[name] for name in fields if name in made}
         runs.append({"key": key, **recipe, **told, "look_seconds": looks})
     seconds = sum(run["core_seconds"] + sum(run["look_seconds"].values()) for run in runs)

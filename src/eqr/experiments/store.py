@@ -16,16 +16,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eqr.errors import UserError
-from eqr.experiments.looks import Look
-from eqr.files import make_folder, read_json, write_json
+from eqr.experiments.looks import Found, Look
+from eqr.files import make_folder, read_json, read_object, write_json
 from eqr.locks import try_lock
 from eqr.runs import DATA, RunFolder
 
 MADE, FAILED, PLACE, RUN, LOOKS = "made.json", "failed.json", "place.json", "run", "looks"
 TRAINING = "training"
+
+
+class Kept(NamedTuple):
+    """What a look at a run found, and which they were."""
+
+    key: str
+    """Of the run."""
+    look: str
+    """Digest of the look."""
+    found: Found
 
 
 class Entry:
@@ -60,14 +70,14 @@ class Entry:
         """Add to what is known about the run."""
         write_json(self.folder / MADE, {**(self.made() or {}), **more})
 
-    def found(self, look: Look) -> dict[str, Any] | None:
+    def found(self, look: Look) -> Found | None:
         """Return what a look found; None if it was not taken yet."""
         path = self._path(look)
-        return dict(read_json(path)) if path.is_file() else None
+        return Found.from_json(read_object(path), where=str(path)) if path.is_file() else None
 
-    def keep(self, look: Look, found: dict[str, Any]) -> None:
+    def keep(self, look: Look, found: Found) -> None:
         """Keep what a look found."""
-        write_json(self._path(look), {"look": look.to_json(), **found})
+        write_json(self._path(look), {"look": look.to_json(), **found.to_json()})
 
     def fail(self, reasons: dict[str, str]) -> None:
         """Keep why an attempt failed, by the digest of the look or as `training`."""

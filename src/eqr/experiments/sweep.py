@@ -158,7 +158,7 @@ def gathered(sweep: Sweep, store: Store) -> list[dict[str, Any]]:
     for point in sweep.points:
         found = store[point.job.key].found(LOOK)
         numbers = rows.setdefault(point.row, {})
-        for name, value in (found["numbers"] if found else {}).items():
+        for name, value in (found.numbers if found else {}).items():
             numbers.setdefault(name, {})[point.seed] = value
     keys = [axis.key for axis in sweep.varied]
     records = []
