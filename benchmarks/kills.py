@@ -373,7 +373,7 @@ def _contents(run: Path) -> dict[str, Any]:
         if path == folder.metrics:
             found[name] = [{**record, "seconds": 0} for record in folder.records()]
         elif path == folder.summary_file:
-            found[name] = {**folder.summary(), "seconds": 0}
+            found[name] = {**read_object(path), "seconds": 0}
         elif path.parent == folder.checkpoints:
             # an orderly end leaves one where it came, so all but the last may be of other steps
             last = path == Checkpoints(folder.checkpoints, 1).paths()[-1]

@@ -80,6 +80,8 @@ def main() -> None:
     recipe = Recipe.from_json(read_json(folder.recipe), where=str(folder.recipe))
     model = Reasoner.from_pretrained(options.run).requires_grad_(False)
     summary = folder.summary()
+    if summary is None:
+        raise SystemExit(f"{options.run} has not ended")
     depths = [int(depth) for depth in options.depths.split(",")]
     sets = {f"test puzzles of {recipe.name}": load_split(run_data(options.run), "test")}
     for given in options.data:
@@ -93,8 +95,8 @@ def main() -> None:
     model.origin = Training(
         command=f"eqr train {recipe.name} --out runs/{recipe.name}",
         seed=recipe.seed,
-        steps=summary["steps"],
-        seconds=summary["seconds"],
+        steps=summary.steps,
+        seconds=summary.seconds,
         threads=recipe.threads or options.threads,
     )
     model.save_pretrained(SHIPPED / options.name, measured=measured)

@@ -85,7 +85,7 @@ def main(run: Path, settings: list[str]) -> None:
     from eqr.train.run import train
 
     outcome = train(recipe_named(task.name).with_settings(settings), run, overwrite=True)
-    best = outcome.summary["best"]
+    best = outcome.summary.best
     print("exact accuracy by depth:", {name: best[name] for name in best if name.startswith("exact@")})
     answer = Solver(run).solve("A..D .C.. .... D...")
     print(task.render(answer.grid))

@@ -117,7 +117,7 @@ def main(run: Path, settings: list[str]) -> None:
     from eqr.train.run import train
 
     outcome = train(recipe_named(task.name).with_settings(settings), run, overwrite=True)
-    best = outcome.summary["best"]
+    best = outcome.summary.best
     print("exact accuracy by depth:", {name: best[name] for name in best if name.startswith("exact@")})
     answer = Solver(run).solve(task.render(next(task.generate(np.random.default_rng(1))).puzzle))
     print(task.render(answer.grid))

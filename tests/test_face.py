@@ -131,5 +131,5 @@ def test_evaluate_and_train_take_names_and_words(tmp_path):
         "evaluation.depths=[1]",
     ]
     outcome = eqr.train_recipe("sudoku-4x4", tmp_path / "run", settings=settings, quiet=True)
-    assert outcome.summary["steps"] == 2
+    assert outcome.summary.steps == 2
     assert eqr.Solver(tmp_path / "run").solve(PUZZLE).grid.dtype == np.uint8

@@ -49,15 +49,20 @@ class Record(Value, extra="allow"):
     step: NonNegativeInt
 
 
-class Summary(Value, extra="allow"):
-    """What `summary.json` must say for others to go by it."""
+class Summary(Value, extra="ignore"):
+    """How a run went."""
 
+    recipe: str = ""
+    """Its name."""
     recipe_digest: str
+    task: str = ""
     parameters: NonNegativeInt
     steps: NonNegativeInt
     seconds: NonNegativeFloat
-    best: dict[str, float]
-    test: dict[str, float] = Field(default_factory=dict)
+    best: dict[str, int | float]
+    """The step that did best on validation puzzles and what it reached, `exact@DEPTH`; empty before that."""
+    test: dict[str, int | float] = Field(default_factory=dict)
+    """What the best weights reach on the test set; empty before the one look at it."""
 
 
 @dataclass(frozen=True)
@@ -105,12 +110,11 @@ class RunFolder:
         """Return where generated puzzles are kept, by the digest of what decides them."""
         return self.path / DATA / digest
 
-    def summary(self) -> dict[str, Any]:
-        """Return the summary, empty for a run that has not ended."""
+    def summary(self) -> Summary | None:
+        """Return the summary; None for a run that has not ended."""
         if not self.summary_file.is_file():
-            return {}
-        found = Summary.from_json(read_json(self.summary_file), where=str(self.summary_file))
-        return found.model_dump(exclude_unset=True)
+            return None
+        return Summary.from_json(read_json(self.summary_file), where=str(self.summary_file))
 
     def lines(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the journal's lines with what they say, but a last one that was cut short."""

@@ -64,7 +64,7 @@ def test_two_processes_train_what_one_does(tmp_path):
         assert mine == pytest.approx(theirs, rel=1e-4)
     # and a checkpoint of two processes goes on in one
     outcome = train(recipe.replace(steps=30), tmp_path / "two", resume=True, quiet=True)
-    assert outcome.summary["steps"] == 30
+    assert outcome.summary.steps == 30
 
 
 def _ended(process):
@@ -90,7 +90,7 @@ def test_a_killed_process_ends_the_job_with_a_word_and_a_checkpoint(tmp_path):
     assert "another process of this job has ended" in said
     assert "--resume" in said
     step = Checkpoints(run / "checkpoints", 1).latest().checkpoint.step
-    assert train(recipe.replace(steps=step + 2), run, resume=True, quiet=True).summary["steps"] == step + 2
+    assert train(recipe.replace(steps=step + 2), run, resume=True, quiet=True).summary.steps == step + 2
 
 
 def test_rows_must_divide_among_processes():

@@ -10,7 +10,7 @@ from eqr.train.validation import Score
 def test_a_run_that_solves_nothing_names_the_page(tmp_path, capsys):
     recipe = small_recipe(steps=4, evaluation={"every": 1, "depths": (1,), "puzzles": 4, "test_puzzles": 4})
     outcome = train(recipe, tmp_path / "run", quiet=True)
-    assert outcome.summary["best"]["exact"] == 0.0
+    assert outcome.summary.best["exact"] == 0.0
     said = [line for line in capsys.readouterr().err.splitlines() if "when-it-does-not-learn" in line]
     assert len(said) == 1
     assert said[0].startswith("exact accuracy is still 0 after 2 of 4 steps; docs/when-it-does-not-learn.md")

@@ -66,7 +66,7 @@ def test_a_run_leaves_models_metrics_and_a_summary(straight):
     run, outcome = straight
     assert outcome.interrupted is None
     summary = read_json(run / "summary.json")
-    assert summary == outcome.summary
+    assert summary == outcome.summary.to_json()
     assert summary["steps"] == 30
     assert summary["test"].keys() == {"puzzles", "exact@1", "exact@4"}
     kinds = [record["kind"] for record in metrics(run)]
@@ -122,7 +122,7 @@ def test_a_finished_run_can_be_resumed_without_harm(straight, tmp_path):
     assert again.summary == first.summary
     assert sum(record["kind"] == "test" for record in metrics(tmp_path / "run")) == 1
     longer = train(recipe.replace(steps=35), tmp_path / "run", resume=True, quiet=True)
-    assert longer.summary["steps"] == 35
+    assert longer.summary.steps == 35
 
 
 def test_a_damaged_last_checkpoint_falls_back_and_says_so(straight, tmp_path, monkeypatch, capsys):
@@ -242,8 +242,8 @@ def test_best_goes_back_with_the_checkpoint(tmp_path, monkeypatch):
             train(recipe, run, quiet=True)
     future = (run / "best" / "model.safetensors").read_bytes()
     outcome = train(recipe.replace(time_limit=1e-9), run, resume=True, quiet=True)
-    assert outcome.summary["steps"] == 25
-    assert outcome.summary["best"]["step"] == 10
+    assert outcome.summary.steps == 25
+    assert outcome.summary.best["step"] == 10
     assert (run / "best" / "model.safetensors").read_bytes() != future
     tensors = last_tensors(run)
     for name, tensor in Reasoner.from_pretrained(run / "best").state_dict().items():
@@ -281,7 +281,7 @@ def test_the_test_set_is_read_once_even_if_the_summary_was_never_written(straigh
     with monkeypatch.context() as patch:
         patch.setattr("eqr.train.run.evaluate", lambda *_, **__: pytest.fail("read again"))
         outcome = train(small_recipe(), run, resume=True, quiet=True)
-    assert outcome.summary["test"] == straight[1].summary["test"]
+    assert outcome.summary.test == straight[1].summary.test
     assert_same_run(straight[0], run)
     for name in ("best", "last"):
         assert contents(run / name) == contents(straight[0] / name)
@@ -360,10 +360,10 @@ def test_a_time_limit_ends_the_run_in_order(tmp_path):
     recipe = small_recipe(steps=1_000_000, time_limit=0.2)
     outcome = train(recipe, tmp_path / "run", quiet=True)
     assert outcome.interrupted is None
-    assert 0.2 <= outcome.summary["seconds"] < 3.0
-    assert "test" in outcome.summary
+    assert 0.2 <= outcome.summary.seconds < 3.0
+    assert outcome.summary.test
     again = train(recipe, tmp_path / "run", resume=True, quiet=True)
-    assert again.summary["steps"] == outcome.summary["steps"], "the time used is part of the state"
+    assert again.summary.steps == outcome.summary.steps, "the time used is part of the state"
 
 
 def test_a_full_disk_ends_the_run_and_keeps_what_was_saved(tmp_path, monkeypatch):

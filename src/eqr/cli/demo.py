@@ -61,24 +61,22 @@ def _train(recipe: "Recipe", run: Path) -> None:
 
     folder = RunFolder(run)
     summary = folder.summary()
-    if summary.get("recipe_digest") == recipe.digest():
-        print(
-            f"{run} is trained already ({summary['steps']:,} steps, {summary['seconds']:.0f} s): reusing it."
-        )
+    if summary is not None and summary.recipe_digest == recipe.digest():
+        print(f"{run} is trained already ({summary.steps:,} steps, {summary.seconds:.0f} s): reusing it.")
         return
     model = recipe.model
     print(
         f"width {model.width}, {model.layers_per_segment} layers a segment, {recipe.rows} rows, "
         f"{recipe.steps:,} steps of {recipe.optimizer.kind}; Ctrl-C keeps what was learned."
     )
-    outcome = train(recipe, run, resume=folder.begun and not summary, overwrite=bool(summary))
+    outcome = train(recipe, run, resume=folder.begun and summary is None, overwrite=summary is not None)
     if outcome.interrupted is not None:
         print("stopped; `eqr demo` goes on from here", file=sys.stderr)
         raise typer.Exit(128 + outcome.interrupted)
-    best = outcome.summary["best"]
+    ended = outcome.summary
     print(
-        f"{outcome.summary['parameters']:,} parameters, {outcome.summary['steps']:,} steps, "
-        f"{outcome.summary['seconds']:.0f} s of training: {best['exact']:.1%} exact on validation puzzles"
+        f"{ended.parameters:,} parameters, {ended.steps:,} steps, "
+        f"{ended.seconds:.0f} s of training: {ended.best['exact']:.1%} exact on validation puzzles"
     )
 
 

@@ -4,13 +4,14 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eqr.errors import UserError
 
 if TYPE_CHECKING:
+    from eqr.runs import Summary
     from eqr.train.recipe import Recipe
 
 app = typer.Typer()
@@ -117,20 +118,18 @@ def _train(recipe: "Recipe", run: Path, resume: bool, overwrite: bool, as_json: 
 
     outcome = train(recipe, run, resume=resume, overwrite=overwrite, quiet=as_json)
     if speaks:
-        print(json.dumps(outcome.summary, indent=2) if as_json else _report(outcome.summary, run))
+        print(json.dumps(outcome.summary.to_json(), indent=2) if as_json else _report(outcome.summary, run))
     if outcome.interrupted is not None:
         if speaks:
             typer.echo(f"stopped by {outcome.interrupted.name}; go on with --resume", err=True)
         raise typer.Exit(128 + outcome.interrupted)
 
 
-def _report(summary: dict[str, Any], run: Path) -> str:
+def _report(summary: "Summary", run: Path) -> str:
     from eqr.runs import RunFolder
 
-    lines = [
-        f"{summary['steps']:,} steps in {summary['seconds']:.0f} s, {summary['parameters']:,} parameters"
-    ]
-    for title, scores in (("validation, best", summary["best"]), ("test", summary.get("test", {}))):
+    lines = [f"{summary.steps:,} steps in {summary.seconds:.0f} s, {summary.parameters:,} parameters"]
+    for title, scores in (("validation, best", summary.best), ("test", summary.test)):
         shares = [f"{name[6:]}: {value:.1%}" for name, value in scores.items() if name.startswith("exact@")]
         if shares:
             lines.append(f"{title}: exact accuracy by depth {', '.join(shares)}")

@@ -91,5 +91,5 @@ def _train(job: Job, entry: Entry) -> None:
         entry.note(**spent)
         raise Interrupted
     summary = outcome.summary
-    entry.note(trained=True, steps=summary["steps"], parameters=summary["parameters"], **spent)
+    entry.note(trained=True, steps=summary.steps, parameters=summary.parameters, **spent)
     entry.run.clear_folder(entry.run.checkpoints)  # the run is over: nothing goes on from them

@@ -149,9 +149,15 @@ def _curve(_: Curve, seen: Seen) -> Found:
 
 def _final(_: Final, seen: Seen) -> Found:
     summary = seen.run.summary()
-    numbers = {f"validation {name}": value for name, value in summary["best"].items() if "exact@" in name}
-    numbers |= {f"test {name}": value for name, value in summary.get("test", {}).items() if "exact@" in name}
-    return Found(numbers={**numbers, "steps": summary["steps"]})
+    assert summary is not None, "looked at after its end"
+    scores = {"validation": summary.best, "test": summary.test}
+    numbers = {
+        f"{split} {name}": value
+        for split, score in scores.items()
+        for name, value in score.items()
+        if name.startswith("exact@")
+    }
+    return Found(numbers={**numbers, "steps": summary.steps})
 
 
 def _deepest(record: dict[str, Any]) -> float:

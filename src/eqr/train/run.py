@@ -24,7 +24,7 @@ from eqr.model.reasoner import Reasoner
 from eqr.model.saving import WEIGHTS
 from eqr.model.weights import load_weights, read_weights
 from eqr.progress import Progress, progress
-from eqr.runs import RunFolder
+from eqr.runs import RunFolder, Summary
 from eqr.signals import Requests, noted
 from eqr.train.checkpoint import Checkpoint, Checkpoints
 from eqr.train.distributed import LostRank, World, joined
@@ -45,7 +45,7 @@ HALF = 0.5
 class Outcome:
     """How a call of `train` ended."""
 
-    summary: dict[str, Any]
+    summary: Summary
     interrupted: Signals | None = None
     """The signal that ended it early; then the run can be resumed and the test set is untouched."""
 
@@ -156,7 +156,8 @@ class Training:
             self._say(f"going on from step {self.step:,}")
         if not self.world.first:
             return
-        if self.folder.summary().get("steps") != self.step:
+        ended = self.folder.summary()
+        if ended is None or ended.steps != self.step:
             # what was written after the checkpoint comes from a future that need not be this run's
             remove(self.folder.summary_file)
             self.folder.clear_folder(self.folder.last)
@@ -239,17 +240,17 @@ class Training:
         if self.world.first:
             self.checkpoints.save(Checkpoint(self.step, tensors, record))
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> Summary:
         """Return what is known about the run so far."""
-        return {
-            "recipe": self.recipe.name,
-            "recipe_digest": self.recipe.digest(),
-            "task": self.recipe.data.task,
-            "parameters": self.trainer.model.parameter_count(),
-            "steps": self.step,
-            "seconds": self.seconds,
-            "best": self.best,
-        }
+        return Summary(
+            recipe=self.recipe.name,
+            recipe_digest=self.recipe.digest(),
+            task=self.recipe.data.task,
+            parameters=self.trainer.model.parameter_count(),
+            steps=self.step,
+            seconds=self.seconds,
+            best=self.best,
+        )
 
     def _after_step(self, line: "_Line", *, last: bool) -> None:
         step, saving = self.step, self.recipe.saving
@@ -302,20 +303,20 @@ class Training:
         if self.world.first:
             self._best_model().save_pretrained(self.folder.best, measured=measured(split, score))
 
-    def _finish(self) -> dict[str, Any]:
+    def _finish(self) -> Summary:
         """Save the last weights, look at the test set once, with the best ones, and sum up."""
         before = self.folder.summary()
-        if before.get("steps") == self.step:
+        if before is not None and before.steps == self.step:
             return before  # resumed after its end
         summary = self.summary()
         if self.world.first:
             self.trainer.averaged().save_pretrained(self.folder.last, measured=())
         if "test" in self.splits.sets:
             score = self._test()
-            summary["test"] = score.to_json()
+            summary = summary.replace(test=score.to_json())
             self._save_best("test", score)
         if self.world.first:
-            write_json(self.folder.summary_file, summary)
+            write_json(self.folder.summary_file, summary.to_json())
         return summary
 
     def _test(self) -> Score:

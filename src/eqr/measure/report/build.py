@@ -156,11 +156,11 @@ def _facts(source: Source, traces: Traces) -> list[Fact]:
         ),
         Fact("Parameters", f"{source.reasoner.parameter_count():,}"),
     ]
-    if source.recipe is not None and summary:
+    if source.recipe is not None and summary is not None:
         facts.append(
             Fact(
                 "Training",
-                f"recipe {source.recipe.name}, {summary['steps']:,} steps, {duration(summary['seconds'])}",
+                f"recipe {source.recipe.name}, {summary.steps:,} steps, {duration(summary.seconds)}",
             )
         )
     facts += [

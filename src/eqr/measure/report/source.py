@@ -13,7 +13,7 @@ from eqr.errors import UserError
 from eqr.measure.evaluate import fitting_task
 from eqr.model.config import ReasonerConfig
 from eqr.model.reasoner import Reasoner
-from eqr.runs import RunFolder
+from eqr.runs import RunFolder, Summary
 from eqr.solve.budget import Budget, usual_depth
 from eqr.solve.loading import load_reasoner
 from eqr.train.recipe import Recipe
@@ -68,7 +68,7 @@ class Source:
     """None for a model that was not trained here."""
     records: list[dict[str, Any]]
     """Lines of `metrics.jsonl`."""
-    summary: dict[str, Any]
+    summary: Summary | None
 
 
 def open_source(run: Path, plan: ReportPlan, *, data: Path | None, device: str) -> Source:
