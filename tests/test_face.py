@@ -116,6 +116,15 @@ def test_kept_states_are_those_of_the_rollout():
         torch.testing.assert_close(states[depth], last.answer[0, -1])
 
 
+def test_puzzles_are_kept_and_opened_by_a_path_of_either_kind(tmp_path):
+    puzzles = eqr.make_puzzles("sudoku-4x4", 3)
+    puzzles.save(str(tmp_path / "three"))
+    for path in (tmp_path / "three", str(tmp_path / "three")):
+        assert eqr.PuzzleSet.load(path).digest == puzzles.digest
+    with pytest.raises(UserError, match="is not a folder"):
+        eqr.load_split(str(tmp_path / "none"), "test")
+
+
 def test_evaluate_and_train_take_names_and_words(tmp_path):
     puzzles = eqr.make_puzzles("sudoku-4x4", 6, seed=3)
     found = eqr.evaluate("sudoku-4x4", puzzles, depth=[1, 4], halt="head+stable:1", quiet=True)

@@ -145,9 +145,9 @@ class PuzzleSet:
         """Return the same puzzles with more said about how they were made."""
         return replace(self, metadata={**self.metadata, **more})
 
-    def save(self, path: Path, *, overwrite: bool = False) -> None:
+    def save(self, path: Path | str, *, overwrite: bool = False) -> None:
         """Write the set as a folder, all of it or nothing."""
-        with new_folder(path, replacing=HEADER if overwrite else None) as folder:
+        with new_folder(Path(path), replacing=HEADER if overwrite else None) as folder:
             self.write(folder)
 
     def write(self, folder: Path) -> None:
@@ -168,8 +168,9 @@ class PuzzleSet:
         write_json(folder / HEADER, header.to_json())
 
     @classmethod
-    def load(cls, path: Path, *, mmap: bool = True, verify: bool = True) -> Self:
+    def load(cls, path: Path | str, *, mmap: bool = True, verify: bool = True) -> Self:
         """Open a saved set; `verify` reads it once (a gigabyte a second) and compares its digest."""
+        path = Path(path)
         header = Header.from_json(read_json(path / HEADER), where=str(path / HEADER))
         arrays = {name: _read(path, name, mmap=mmap) for name in _COLUMNS}
         facts = {name: _read(path, f"facts.{name}", mmap=mmap) for name in header.facts}

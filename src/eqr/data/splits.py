@@ -96,8 +96,9 @@ def read_dataset(path: Path) -> Dataset:
     return Dataset.from_json(read_json(path / DATASET), where=str(path / DATASET))
 
 
-def load_split(path: Path, name: str, *, mmap: bool = True, verify: bool = True) -> PuzzleSet:
+def load_split(path: Path | str, name: str, *, mmap: bool = True, verify: bool = True) -> PuzzleSet:
     """Open one split of a dataset folder."""
+    path = Path(path)
     top = read_dataset(path)
     known = {str(split): summary for split, summary in top.splits.items()}
     if name not in known:
