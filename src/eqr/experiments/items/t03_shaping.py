@@ -4,6 +4,7 @@ from eqr.experiments.bases import (
     MAZE,
     MAZE_WHY,
     NINE,
+    NINE_SHORT,
     NINE_WHY,
     PAPER_MAZE,
     PAPER_SUDOKU,
@@ -19,7 +20,8 @@ EXPERIMENTS = (
         title="Learning favorable attractor landscapes",
         question="Do randomised starts (RI), and then path noise (NI), raise accuracy without more compute?",
         lab=SUDOKU,
-        regime=f"{SUDOKU_WHY} {NINE_WHY} {MAZE_WHY}",
+        regime=f"{SUDOKU_WHY} {NINE_WHY} {MAZE_WHY} 9x9 after 3,000 steps stands beside it, to see what "
+        "longer training changes.",
         rows=(
             Row(
                 name="baseline",
@@ -42,6 +44,7 @@ EXPERIMENTS = (
         columns=(
             Column(name="Sudoku", look=TRAINED, lab=SUDOKU, paper=PAPER_SUDOKU),
             Column(name="Sudoku 9x9", look=TRAINED, lab=NINE, paper=PAPER_SUDOKU),
+            Column(name="Sudoku 9x9, 3,000 steps", look=TRAINED, lab=NINE_SHORT, paper=PAPER_SUDOKU),
             Column(name="Maze", look=TRAINED, lab=MAZE, paper=PAPER_MAZE),
         ),
         seeds=5,

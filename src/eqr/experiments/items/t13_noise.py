@@ -1,6 +1,6 @@
 """Tables 13 and 14: the scale of path noise, fixed and learned, and what either gains from depth."""
 
-from eqr.experiments.bases import NINE, NINE_DEEP, NINE_WHY, PAPER_SUDOKU, TRAINED, train_of
+from eqr.experiments.bases import NINE_DEEP, NINE_SHORT, NINE_SHORT_WHY, PAPER_SUDOKU, TRAINED, train_of
 from eqr.experiments.experiment import Column, Experiment, Picture, Row
 
 
@@ -33,9 +33,9 @@ EXPERIMENTS = (
         item="T13",
         title="Noise scale",
         question="Does accuracy depend on the scale of path noise, and is a learned one better?",
-        lab=NINE,
+        lab=NINE_SHORT,
         paper=PAPER_SUDOKU,
-        regime=NINE_WHY,
+        regime=NINE_SHORT_WHY,
         rows=ROWS,
         columns=(Column(name="Eval", look=TRAINED), Column(name="Train", look=train_of(TRAINED))),
         minutes=15,
@@ -44,9 +44,9 @@ EXPERIMENTS = (
         item="T14",
         title="Learned against fixed noise over depth",
         question="Does learned noise win only when shallow, and fixed noise when deep?",
-        lab=NINE,
+        lab=NINE_SHORT,
         paper=PAPER_SUDOKU,
-        regime=f"{NINE_WHY} Two models of T13, depth to 1,024 on 64 puzzles.",
+        regime=f"{NINE_SHORT_WHY} Two models of T13, depth to 1,024 on 64 puzzles.",
         rows=tuple(
             row.replace(
                 published={f"D={d}": value for d, value in zip(DEPTHS, PRINTED[row.name], strict=True)}
