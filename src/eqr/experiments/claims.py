@@ -118,8 +118,8 @@ ALL_CLAIMS = (
         item="C12",
         says="Top-1 converged beats the majority for shaped models and loses for TRM",
         contrasts=(
-            more("F6 | EqR, Top-1 converged | B=16", "F6 | EqR, majority | B=16"),
-            less("F6 | TRM, Top-1 converged | B=16", "F6 | TRM, majority | B=16"),
+            more("F6 | EqR, Top-1 converged | B=4", "F6 | EqR, majority | B=4"),
+            less("F6 | TRM, Top-1 converged | B=4", "F6 | TRM, majority | B=4"),
         ),
     ),
     Claim(
