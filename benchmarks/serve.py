@@ -51,9 +51,17 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def post(self, request: bytes) -> tuple[int, bytes]:
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(self._place.hostname, self._place.port)
-        reader, writer = self._streams
+        if self._streams is not None:
+            try:
+                return await self._exchange(*self._streams, request)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                pass  # closed by the server while it was idle
+        self._streams = await asyncio.open_connection(self._place.hostname, self._place.port)
+        return await self._exchange(*self._streams, request)
+
+    async def _exchange(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes
+    ) -> tuple[int, bytes]:
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
         lines = head.lower().split(b"\r\n")
@@ -151,8 +159,12 @@ def throughput(
     found = {name: statistics.median(values) for name, values in rates.items()}
     print(f"bare engine, 64 slots: {found['bare']:8.1f} puzzles/s")
     for count in clients:
-        share = found[str(count)] / found["bare"]
-        print(f"{count:4d} clients:          {found[str(count)]:8.1f} puzzles/s, {share:.2f} of bare")
+        # of the same round: a machine's rate wavers more from minute to minute than the two differ
+        shares = [rate / base for rate, base in zip(rates[str(count)], rates["bare"], strict=True)]
+        print(
+            f"{count:4d} clients:          {found[str(count)]:8.1f} puzzles/s, "
+            f"{statistics.median(shares):.2f} of bare ({min(shares):.2f} to {max(shares):.2f})"
+        )
     return found
 
 

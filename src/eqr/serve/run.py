@@ -1,6 +1,7 @@
 """Running the application: loading models by name, and uvicorn around it with a graceful end."""
 
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
@@ -14,6 +15,9 @@ from eqr.serve.app import Served
 from eqr.serve.limits import Limits
 from eqr.solve import Solver
 
+SWITCH = 0.0003
+"""Seconds until a thread lets another have the interpreter: those that advance rows ask for it after every
+kernel, and would wait 5 ms for the one that reads requests."""
 GRACE = 5
 """Seconds beyond the deadline of requests that a shutdown waits."""
 
@@ -44,6 +48,7 @@ def run(app: FastAPI, limits: Limits, *, host: str, port: int, ready: Callable[[
         limit_concurrency=limits.connections,
         timeout_graceful_shutdown=int(limits.seconds) + GRACE,
     )
+    sys.setswitchinterval(SWITCH)
     server = _Announced(config, ready)
     server.run()
     if not server.started:

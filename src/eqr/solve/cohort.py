@@ -125,10 +125,14 @@ class Cohort:
     def _seat(self, fresh: Rows | None, seats: "_Seats") -> None:
         rows, vacant, device = self._rows, self._vacant, self._dynamics.device
         self._vacant = np.zeros(0, np.intp)
-        if rows is not None and fresh is not None and len(fresh) == len(vacant):
-            rows.put(torch.as_tensor(vacant, device=device), fresh)
-            self._seats.put(vacant, seats)
-            return
+        if rows is not None and fresh is not None and len(vacant):
+            # into the vacant places as far as they go: to close a gap is to copy the latents of every row
+            here, others = np.split(np.arange(len(fresh)), [len(vacant)])
+            places, vacant = np.split(vacant, [len(here)])
+            rows.put(torch.as_tensor(places, device=device), fresh.take(torch.as_tensor(here, device=device)))
+            self._seats.put(places, seats.take(here))
+            fresh = fresh.take(torch.as_tensor(others, device=device)) if len(others) else None
+            seats = seats.take(others)
         if len(vacant):
             staying = np.delete(np.arange(len(self._seats)), vacant)
             self._seats = self._seats.take(staying)

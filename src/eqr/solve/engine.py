@@ -92,7 +92,8 @@ class Engine:
         self.slots = max(slots // heat, 1) * heat
         self.usage = Usage()
         self._reasoner, self._window, self._task = reasoner, window, task
-        self._executor = executor or shared_executor(reasoner.config, reasoner.embedding.device)
+        self.executor = executor or shared_executor(reasoner.config, reasoner.embedding.device)
+        """Works on the rows."""
         self._noted = np.array(sorted(set(noted)), np.int64)
         self._line = Line(self.budget)
         self._cohorts: dict[Budget, Cohort] = {}
@@ -154,7 +155,7 @@ class Engine:
     @torch.inference_mode()
     def turn(self) -> list[Finished | Glimpse]:
         """Let the cancelled leave and the waiting enter, advance every row, and report."""
-        with self._executor.alone():
+        with self.executor.alone():
             return self._turn()
 
     def _turn(self) -> list[Finished | Glimpse]:
@@ -187,7 +188,7 @@ class Engine:
         for rules, tickets in drawn.items():
             if rules not in self._cohorts:
                 dynamics = Dynamics(
-                    self._reasoner, rules, window=self._window, task=self._task, executor=self._executor
+                    self._reasoner, rules, window=self._window, task=self._task, executor=self.executor
                 )
                 self._cohorts[rules] = Cohort(dynamics, self._noted)
             self._cohorts[rules].admit(tickets)

@@ -148,7 +148,8 @@ class Session:
         identity = self._identity if identity is None else self._known(identity)
         rule = self._select if select is None else _rule(select)
         if budget is not None:
-            Dynamics(self._reasoner, budget, task=self.task)  # what does not fit is said here, not on its way
+            # what does not fit is said here, not on its way
+            Dynamics(self._reasoner, budget, task=self.task, executor=self.engine.executor)
         budget = _stopping(budget or self.engine.budget, rule)
         gather = Gather(budget, cells=self.task.cells)
         request = _Request(tokens, rule, gather, time.perf_counter())
