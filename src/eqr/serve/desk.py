@@ -170,11 +170,12 @@ class Desk:
 
     def _work(self) -> None:
         try:
-            for event in self.session.serve():
-                self._outbox.append(event)
-                if not self._called:
-                    self._called = True
-                    self._call(self._deliver)
+            with self.session.engine.executor.alone():  # once for all turns, each of which asks for it
+                for event in self.session.serve():
+                    self._outbox.append(event)
+                    if not self._called:
+                        self._called = True
+                        self._call(self._deliver)
         finally:  # also when the session raises: nobody shall wait for ever
             self._call(self._ended)
 
