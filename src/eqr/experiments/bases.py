@@ -89,6 +89,7 @@ NINE_BROAD = Solve(puzzles=64, depth=64, breadth=16)
 NINE_FAR = Solve(puzzles=300, depth=64)
 """Four times the trained depth, one start."""
 NINE_DEEP = Solve(puzzles=64, depth=1024)
+DEEP = Solve(puzzles=100, depth=1024)
 HEAD, SETTLED = "head", "head+stable:1"
 """Halting by the head alone, which is the paper's rule, and once the answer stands too, which is ours."""
 

@@ -164,8 +164,8 @@ ALL_CLAIMS = (
         item="C18",
         says="The scale of noise matters little; learned noise wins only when shallow",
         contrasts=(
-            alike("T13 | beta=0.05 | Eval", "T13 | beta=0.01 | Eval", 3.0),
-            alike("T13 | beta=0.1 | Eval", "T13 | beta=0.01 | Eval", 3.0),
+            alike("T13 | beta=0.05 | Eval, 9x9", "T13 | beta=0.01 | Eval, 9x9", 3.0),
+            alike("T13 | beta=0.1 | Eval, 9x9", "T13 | beta=0.01 | Eval, 9x9", 3.0),
             more("T14 | learned | D=16", "T14 | beta=0.01 | D=16"),
             less("T14 | learned | D=1024", "T14 | beta=0.01 | D=1024"),
         ),
