@@ -1,6 +1,6 @@
 """Table 10: a start predicted from the puzzle, against random and fixed ones."""
 
-from eqr.experiments.bases import NINE_SHORT, NINE_SHORT_WHY, PAPER_SUDOKU
+from eqr.experiments.bases import NINE, NINE_WHY, PAPER_SUDOKU
 from eqr.experiments.experiment import Column, Experiment, Picture, Row
 from eqr.experiments.looks import Curve
 
@@ -22,9 +22,9 @@ EXPERIMENTS = (
         item="T10",
         title="Learnable initialization",
         question="Does a start predicted from the puzzle do better than a random one, or than none?",
-        lab=NINE_SHORT,
+        lab=NINE,
         paper=PAPER_SUDOKU,
-        regime=f"{NINE_SHORT_WHY} Held-out accuracy at 60, 80 and 100% of the steps, for 30k, 40k and 50k.",
+        regime=f"{NINE_WHY} Held-out accuracy at 60, 80 and 100% of the steps, for 30k, 40k and 50k.",
         rows=(
             row("TRM", "trm", (77.92, 82.65, 84.06), ri=False, learned=False),
             row("TRM + RI", "ri", (80.43, 84.20, 86.03), ri=True, learned=False),

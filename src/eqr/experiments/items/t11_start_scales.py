@@ -1,6 +1,6 @@
 """Table 11: how far the random starts are spread."""
 
-from eqr.experiments.bases import NINE_SHORT, NINE_SHORT_WHY, PAPER_SUDOKU, TRAINED
+from eqr.experiments.bases import NINE, NINE_WHY, PAPER_SUDOKU, TRAINED
 from eqr.experiments.experiment import Column, Experiment, Row
 
 PRINTED = {
@@ -14,9 +14,9 @@ EXPERIMENTS = (
         item="T11",
         title="Scale of the random starts",
         question="Does accuracy depend on the standard deviations of the two random starts?",
-        lab=NINE_SHORT,
+        lab=NINE,
         paper=PAPER_SUDOKU,
-        regime=NINE_SHORT_WHY,
+        regime=NINE_WHY,
         rows=tuple(
             Row(
                 name=f"sigma_H={high}, sigma_L={low}",

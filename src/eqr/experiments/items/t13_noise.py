@@ -2,8 +2,8 @@
 
 from eqr.experiments.bases import (
     DEEP,
-    NINE_SHORT,
-    NINE_SHORT_WHY,
+    NINE,
+    NINE_WHY,
     PAPER_SUDOKU,
     SUDOKU,
     SUDOKU_WHY,
@@ -45,12 +45,12 @@ EXPERIMENTS = (
         question="Does accuracy depend on the scale of path noise, and is a learned one better?",
         lab=SUDOKU,
         paper=PAPER_SUDOKU,
-        regime=f"{SUDOKU_WHY} {NINE_SHORT_WHY} Learned noise has no fast path: 9x9 has fixed scales only.",
+        regime=f"{SUDOKU_WHY} {NINE_WHY} Learned noise has no fast path: 9x9 has fixed scales only.",
         rows=ROWS,
         columns=(
             Column(name="Eval", look=TRAINED),
             Column(name="Train", look=train_of(TRAINED)),
-            Column(name="Eval, 9x9", look=TRAINED, lab=NINE_SHORT),
+            Column(name="Eval, 9x9", look=TRAINED, lab=NINE),
         ),
         minutes=15,
     ),
