@@ -50,7 +50,7 @@ EXPERIMENTS = (
             Column(name="Maze", look=BROAD, lab=MAZE, paper=PAPER_MAZE),
         ),
         seeds=5,
-        minutes=15,
+        minutes=20,
         note="The printed breadth is 128. One start is the mean over all of them.",
     ),
 )

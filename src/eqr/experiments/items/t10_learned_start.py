@@ -34,7 +34,7 @@ EXPERIMENTS = (
             Column(name=name, metric=f"validation at {share}%", look=Curve())
             for share, name in SHARES.items()
         ),
-        minutes=4,
+        minutes=20,
         picture=Picture(kind="lines", x_label="share of the steps (%)"),
     ),
 )

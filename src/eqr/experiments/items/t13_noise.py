@@ -52,7 +52,7 @@ EXPERIMENTS = (
             Column(name="Train", look=train_of(TRAINED)),
             Column(name="Eval, 9x9", look=TRAINED, lab=NINE),
         ),
-        minutes=15,
+        minutes=30,
     ),
     Experiment(
         item="T14",

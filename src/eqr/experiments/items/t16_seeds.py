@@ -27,7 +27,7 @@ EXPERIMENTS = (
         ),
         columns=(Column(name="Accuracy", look=TRAINED, digits=2),),
         seeds=5,
-        minutes=0.5,
+        minutes=18,
         note="The printed spread is a standard deviation, ours half of a 95% interval of the mean.",
     ),
 )
