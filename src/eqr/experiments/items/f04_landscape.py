@@ -1,10 +1,10 @@
 """Figure 4: where many starts of a puzzle settle, and what that says about which axis helps."""
 
-from eqr.experiments.bases import NINE, NINE_WHY, PAPER_SUDOKU
+from eqr.experiments.bases import PAPER_SUDOKU, SUDOKU, SUDOKU_WHY
 from eqr.experiments.experiment import Column, Experiment, Picture, Row
 from eqr.experiments.looks import Modes
 
-LOOK = Modes(puzzles=48, starts=32, depth=32)
+LOOK = Modes(puzzles=64, starts=64, depth=32)
 MODES = {
     "a": "(a) no correct attractor",
     "b": "(b) correct and spurious",
@@ -27,16 +27,16 @@ EXPERIMENTS = (
         item="F4",
         title="Four attractor landscape modes",
         question="Which modes do puzzles have, and does the mode say whether depth or breadth helps?",
-        lab=NINE,
+        lab=SUDOKU,
         paper=PAPER_SUDOKU,
-        regime=f"{NINE_WHY} 32 starts of 48 puzzles to depth 32; gains are from D=8 to 32 and from one "
-        "start to the best settled of 32.",
+        regime=f"{SUDOKU_WHY} 64 starts of 64 puzzles to depth 32; gains are from D=8 to 32 and from one "
+        "start to the best settled of 64.",
         rows=(
             Row(name="EqR", variants=("eqr",), says={"RI": True, "NI": True}),
             Row(name="TRM + RI", variants=("ri",), says={"RI": True, "NI": False}),
         ),
         columns=tuple(column for letter, name in MODES.items() for column in columns(letter, name)),
-        minutes=10,
+        minutes=8,
         picture=Picture(kind="landscapes"),
         note="A gain is missing where no puzzle has the mode.",
     ),
