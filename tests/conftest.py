@@ -6,5 +6,8 @@ import pytest
 
 pytest.register_assert_rewrite("serve_laws")
 
-# a background job of a shell ignores Ctrl-C, and so would everything the tests start from there
+# a background job of a shell ignores Ctrl-C, one of `nohup` the end of its terminal, and so would everything
+# that the tests start from there
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

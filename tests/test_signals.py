@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from eqr.signals import Stopped, deferred_interrupts, noted, stoppable
+from eqr import cli
+from eqr.signals import Stopped, deferred_interrupts, farewell, noted, stoppable
 
 ENDING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
@@ -85,6 +86,15 @@ def test_a_signal_in_the_midst_of_an_import_is_one_line(tmp_path, number, line):
     _, said = process.communicate(timeout=30)
     assert said == line + "\n"
     assert process.returncode == 128 + number
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_before_the_verb_is_read_is_one_line_too(monkeypatch, capsys, number):
+    monkeypatch.setattr(cli, "app", lambda: signal.raise_signal(number))
+    with stoppable(), pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 128 + number
+    assert capsys.readouterr().err == farewell(Stopped(number))[0] + "\n"
 
 
 SPINNING = """

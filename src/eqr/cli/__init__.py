@@ -87,11 +87,11 @@ def _told() -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         line, code = farewell(interrupt)
         print(f"\n{line}" if sys.stderr.isatty() else line, file=sys.stderr)
-        raise typer.Exit(code) from None
+        sys.exit(code)
     except BrokenPipeError:
         # `eqr ... | head`: leave quietly, without Python's complaint at shutdown
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise typer.Exit(0) from None
+        sys.exit(0)
 
 
 def _tidy(command: Any, ctx: Any) -> None:
@@ -147,7 +147,8 @@ def options(
 def main() -> None:
     """Run the command line; exit with 0 (done), 1 (a check said no), 2 (a mistake) or 128 + a signal."""
     try:
-        app()
+        with _told():  # typer is at work before and after the verb as well
+            app()
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
