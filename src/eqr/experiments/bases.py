@@ -52,8 +52,8 @@ NINE = Setting(
 )
 NINE_WHY = (
     "9x9 Sudoku without a spare clue by the mixer that knows rows, columns and boxes, live candidates only, "
-    "5,000 steps, a quarter of the recipe's: seeds agree, and much is left for depth and breadth to gain. "
-    "The token mixer takes hours of a core for it."
+    "5,000 steps, a quarter of the recipe's: seeds lie a few points apart, and much is left for depth and "
+    "breadth to gain. The token mixer takes hours of a core for it."
 )
 NINE_SHORT = NINE.replace(changes=(*NINE.changes, "steps=3000", "evaluation.every=600"))
 """Where models with random starts have just learned, some seeds sooner than others."""

@@ -116,7 +116,12 @@ def points(table: Table) -> "Figure":
                 found.append((x.mean, y))
         _line(axes, found, color, mark, name)
     if picture.log_x:
+        from matplotlib.ticker import LogLocator, NullLocator
+
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # an axis of one decade has ticks too
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.set(xlabel=picture.x_label or across.name, ylabel=picture.y_label)
     if any(series):
         figure.legend(loc="outside lower center", ncols=2)

@@ -129,7 +129,8 @@ class Cohort:
             # into the vacant places as far as they go: to close a gap is to copy the latents of every row
             here, others = np.split(np.arange(len(fresh)), [len(vacant)])
             places, vacant = np.split(vacant, [len(here)])
-            rows.put(torch.as_tensor(places, device=device), fresh.take(torch.as_tensor(here, device=device)))
+            part = fresh.take(torch.as_tensor(here, device=device)) if len(others) else fresh
+            rows.put(torch.as_tensor(places, device=device), part)
             self._seats.put(places, seats.take(here))
             fresh = fresh.take(torch.as_tensor(others, device=device)) if len(others) else None
             seats = seats.take(others)
