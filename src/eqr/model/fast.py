@@ -16,7 +16,6 @@ from torch import Tensor
 
 from eqr.cpu.operators import only_numbers
 from eqr.cpu.sweeps import EPSILON, is_float32, small_enough
-from eqr.cpu.tiled import is_small
 from eqr.model.blocks import Stack
 from eqr.model.config import Move, Path
 from eqr.model.layers import ChannelMlp
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 CACHE_NUMBERS = 1 << 20
 """Numbers of all states of the rows that are carried together. Fewer would fit a smaller cache, but sums over
 groups run along all rows at once and want some."""
+LARGEST_WEIGHTS = 1 << 18
+"""Numbers in the weights of an MLP that a core's cache holds beside a tile."""
 _MOVES = {move: number for number, move in enumerate(Move)}
 
 
@@ -108,7 +109,7 @@ def _weights(stacks: Sequence[Stack]) -> list[Tensor]:
         if not isinstance(channels, ChannelMlp) or not isinstance(mixer, NeighbourMlp | GroupMlp):
             return []
         for pair in (*mixer.mlps(), (channels.up, channels.down)):
-            if not is_small(*pair):
+            if sum(weight.numel() for weight in pair) > LARGEST_WEIGHTS:
                 return []
             found += pair
     return found

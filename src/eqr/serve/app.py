@@ -8,7 +8,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -101,22 +101,20 @@ class Office:
         seconds = min(asked.seconds or self.limits.seconds, self.limits.seconds)
         deadline = time.monotonic() + seconds
         gone = asyncio.ensure_future(_gone(request))
+        gone.add_done_callback(lambda _: order.leave())
         try:
             while not order.done or order.unread:
-                news = asyncio.ensure_future(order.news())
-                patience = min(SILENCE, deadline - time.monotonic())
-                await asyncio.wait({news, gone}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-                if news.done():
-                    yield news.result()
-                    continue
-                news.cancel()
-                if gone.done():
+                news: list[tuple[int, Event]] = []
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(SILENCE, deadline - time.monotonic())):
+                        news = await order.news()
+                if order.left:
                     self.metrics.cancelled.labels("gone").inc()
                     return
-                if time.monotonic() >= deadline:
+                if not news and time.monotonic() >= deadline:
                     self.metrics.cancelled.labels("deadline").inc()
                     raise _late(seconds)
-                yield []
+                yield news
         finally:
             gone.cancel()
             desk.cancel(order)

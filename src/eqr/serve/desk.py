@@ -37,14 +37,16 @@ class Order:
         """Of each puzzle under way, its number in the request."""
         self._segments: deque[tuple[int, Glimpse]] = deque(maxlen=frames)
         self._answered: deque[int] = deque()
-        self._left = count
+        self._open = count
         self._news = asyncio.Event()
         self.failed = False
+        self.left = False
+        """Whether whoever asked has gone."""
 
     @property
     def done(self) -> bool:
         """Whether every puzzle has its answer."""
-        return self._left == 0
+        return self._open == 0
 
     @property
     def unread(self) -> bool:
@@ -58,12 +60,17 @@ class Order:
         else:
             self.answers[number] = event
             self._answered.append(number)
-            self._left -= 1
+            self._open -= 1
         self._news.set()
 
     def fail(self) -> None:
         """Say that no answer will come."""
         self.failed = True
+        self._news.set()
+
+    def leave(self) -> None:
+        """Say that nobody waits any more."""
+        self.left = True
         self._news.set()
 
     async def news(self) -> list[tuple[int, Event]]:

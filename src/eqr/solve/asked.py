@@ -1,6 +1,7 @@
 """What a person asks of a solution, in the words they type: the command line and the server read the same."""
 
-from typing import Annotated
+from functools import lru_cache
+from typing import Annotated, Any
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
 
@@ -14,6 +15,14 @@ from eqr.value import Value
 USUAL_DEPTH = 64
 """Deep, for halting ends what is done."""
 Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+# cached, for most requests to a server ask for the same as the last one
+_READERS = {
+    "halt": lru_cache(256)(parse_halting),
+    "select": lru_cache(256)(parse_selection),
+    "start": lru_cache(256)(parse_start),
+}
 
 
 class Asked(Value):
@@ -43,9 +52,8 @@ class Asked(Value):
     @field_validator("halt", "select", "start")
     @classmethod
     def _parses(cls, text: str, info: ValidationInfo) -> str:
-        readers = {"halt": parse_halting, "select": parse_selection, "start": parse_start}
         try:
-            readers[info.field_name or ""](text)
+            _READERS[info.field_name or ""](text)
         except UserError as error:
             raise ValueError(str(error)) from None
         return text
@@ -59,20 +67,25 @@ class Asked(Value):
 
     def budget(self, model: ReasonerConfig) -> Budget:
         """Return what a run of this model may spend and how it iterates."""
-        rule = parse_halting(self.halt)
-        spent = {
-            "depth": self.depth or usual_depth(model, USUAL_DEPTH),
-            "breadth": self.breadth,
-            "race": self.race,
-            "noise": self.noise,
-            "damping": self.damping,
-            "start": self.start,
-            "probe": self.selection().needs_probe,
-            "seed": self.seed,
-            "halting": None if rule is None else rule.to_json(),
-        }
-        return Budget.from_json(spent, where="solve")
+        depth = self.depth or usual_depth(model, USUAL_DEPTH)
+        probe = self.selection().needs_probe
+        return _budget(
+            depth,
+            self.breadth,
+            self.halt,
+            race=self.race,
+            noise=self.noise,
+            damping=self.damping,
+            start=self.start,
+            probe=probe,
+            seed=self.seed,
+        )
 
     def selection(self) -> SelectionRule:
         """Return the rule that picks a start."""
         return parse_selection(self.select)
+
+
+@lru_cache(maxsize=256)
+def _budget(depth: int, breadth: int, halting: str, **others: Any) -> Budget:
+    return Budget.from_json({"depth": depth, "breadth": breadth, "halting": halting, **others}, where="solve")
