@@ -156,14 +156,29 @@ class RowExecutor:
                 return [work(cut) for cut in cuts]
 
     def _map_on_threads(self, work: Callable[[slice], T], cuts: list[slice]) -> list[T]:
-        modes = _Modes.here()
+        modes, waiting = _Modes.here(), iter(enumerate(cuts))
+        found: dict[int, T] = {}
+        failed: dict[int, BaseException] = {}
 
-        def inside(context: Context, cut: slice) -> T:
+        def take(context: Context) -> None:
             with modes.entered():
-                return context.run(work, cut)
+                for place, cut in waiting:
+                    try:
+                        found[place] = context.run(work, cut)
+                    except BaseException as error:
+                        failed[place] = error
 
-        # a context can only be inside one thread at a time, hence a copy for each
-        return list(self._pool().map(inside, [copy_context() for _ in cuts], cuts))
+        # a context can only be inside one thread at a time, hence a copy for each; the caller works too:
+        # a thread that sleeps takes long to wake, beside the pieces of a small model
+        others = min(self.threads, len(cuts)) - 1
+        busy = [self._pool().submit(take, copy_context()) for _ in range(others)]
+        with one_thread():
+            take(copy_context())
+        for other in busy:
+            other.result()
+        if failed:
+            raise failed[min(failed)]
+        return [found[place] for place in range(len(cuts))]
 
     @contextmanager
     def _together(self) -> Iterator[None]:
@@ -181,7 +196,7 @@ class RowExecutor:
         # threads do not survive a fork: a child process makes its own
         if self._threads is None or self._owner != os.getpid():
             self._threads = ThreadPoolExecutor(
-                self.threads,
+                self.threads - 1,
                 thread_name_prefix="rows",
                 initializer=_stay_on_this_thread,
                 initargs=(self._others,),

@@ -256,10 +256,11 @@ def _hand_to_inputs(towards_answer, towards_scratch, to_answer, to_scratch, to_x
 
 @compiled_fast
 def forward(
-    answer, scratch, x, new_answer, new_scratch, moves, plan, sizes, weights, share, vectors, chosen, scale,
-    kept, space, places, epsilon,
+    answer, scratch, x, new_answer, new_scratch, begin, end, moves, plan, sizes, weights, share, vectors,
+    chosen, scale, kept, space, places, epsilon,
 ):  # fmt: skip
-    """Write where answer and scratch go; keep what `backward` needs of the tracked applications.
+    """Write where answer and scratch of rows `begin` to `end` go; keep what `backward` needs of the tracked
+    applications.
 
     `sizes` are the groups of each family (one, all sites, for neighbours); `vectors` is 0 without noise,
     `chosen` is (applications, sites, rows). A site that is not carried becomes its input.
@@ -267,8 +268,8 @@ def forward(
     width, blocks, mlps, layers = plan.width, plan.blocks, len(sizes) + 1, len(weights)
     laid = _laid_out(plan, weights, mlps)
     of_a_site, own_sizes = _kept_of_a_site(plan), np.empty_like(sizes)
-    for low in range(0, plan.rows, plan.together):
-        taken = min(plan.together, plan.rows - low)
+    for low in range(begin, end, plan.together):
+        taken = min(plan.together, end - low)
         capacity = plan.sites * taken
         items, further = indices(places, capacity), places + 8 * capacity
         own, count = carried(plan, sizes, own_sizes, x, low, taken, items, further, space)

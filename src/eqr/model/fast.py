@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eqr.cpu.operators import only_numbers
+from eqr.cpu.row_executor import RowExecutor
 from eqr.cpu.sweeps import EPSILON, is_float32, small_enough
 from eqr.model.blocks import Stack
 from eqr.model.config import Move, Path
@@ -31,6 +32,7 @@ CACHE_NUMBERS = 1 << 20
 groups run along all rows at once and want some."""
 LARGEST_WEIGHTS = 1 << 18
 """Numbers in the weights of an MLP that a core's cache holds beside a tile."""
+_ALL = slice(None)
 _MOVES = {move: number for number, move in enumerate(Move)}
 
 
@@ -67,23 +69,47 @@ def advance(
     *,
     path: Path | None = None,
     tracked: int | None = None,
+    executor: RowExecutor | None = None,
 ) -> State:
-    """Return what `model.segment` returns, sooner where the kernels are for it."""
-    path = path or model.config.path
-    # a run of rows cut out of a batch must round as the same rows do alone
-    state = State(*(latent.contiguous() for latent in state.tensors()))
+    """Return what `model.segment` returns, sooner where the kernels are for it.
+
+    An executor shares the rows among its threads; then no graph is recorded.
+    """
+    path, state = path or model.config.path, _contiguous(state)
     stacks = (model.stack,) if model.answer_stack is None else (model.stack, model.answer_stack)
 
-    def compose(state: State, x: Tensor) -> State:
-        return model.segment(state, x, keys, depths, path=path, tracked=tracked)
+    def compose(state: State, x: Tensor, rows: slice = _ALL) -> State:
+        return model.segment(state, x, keys[rows], depths[rows], path=path, tracked=tracked)
 
     if model.wrappers or path.learned_noise or not _has_kernels(stacks, state, x):
-        return compose(state, x)
+        return compose(state, x) if executor is None else _by_pieces(compose, state, x, executor)
     noise = None
     if path.noise:
         bank, chosen = model.noise(keys, depths)
         noise = Noise(bank.vectors, chosen, path.noise)
-    return _fused(Segment(stacks, model.moves, path.damping, noise, tracked, compose), state, x)
+    segment = Segment(stacks, model.moves, path.damping, noise, tracked, compose)
+    return _fused(segment, state, x.contiguous(), executor)
+
+
+def _contiguous(state: State) -> State:
+    """A run of rows cut out of a batch must round as the same rows do alone."""
+    return State(*(latent.contiguous() for latent in state.tensors()))
+
+
+def _by_pieces(
+    compose: Callable[[State, Tensor, slice], State], state: State, x: Tensor, executor: RowExecutor
+) -> State:
+    if len(executor.cuts(state.rows)) == 1:
+        return executor.map(lambda rows: compose(state, x, rows), state.rows)[0]
+    new = State(*(torch.empty_like(latent) for latent in state.tensors()))
+
+    def work(rows: slice) -> None:
+        moved = compose(_contiguous(state.chunk(rows)), x[:, rows], rows)
+        for mine, theirs in zip(new.chunk(rows).tensors(), moved.tensors(), strict=True):
+            mine.copy_(theirs)
+
+    executor.map(work, state.rows)
+    return new
 
 
 def _has_kernels(stacks: Sequence[Stack], state: State, x: Tensor) -> bool:
@@ -94,11 +120,11 @@ def _has_kernels(stacks: Sequence[Stack], state: State, x: Tensor) -> bool:
     return bool(weights) and fits and only_numbers((*tensors, x))
 
 
-def _fused(segment: Segment, state: State, x: Tensor) -> State:
-    given, weights = (*state.tensors(), x.contiguous()), _weights(segment.stacks)
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*given, *weights)):
+def _fused(segment: Segment, state: State, x: Tensor, executor: RowExecutor | None) -> State:
+    given, weights = (*state.tensors(), x), _weights(segment.stacks)
+    if executor is None and torch.is_grad_enabled() and any(t.requires_grad for t in (*given, *weights)):
         return State(*_Fused.apply(segment, *given, *weights))  # type: ignore[no-untyped-call]  # PyTorch's own
-    return State(*_Run(segment, given, weights, first=len(segment.moves)).forward())
+    return State(*_Run(segment, given, weights, first=len(segment.moves)).forward(executor))
 
 
 def _weights(stacks: Sequence[Stack]) -> list[Tensor]:
@@ -122,7 +148,7 @@ class _Fused(torch.autograd.Function):
         applications, tracked = len(segment.moves), segment.tracked
         ctx.first = 0 if tracked is None else max(applications - tracked, 0)
         run = _Run(segment, tensors[: ctx.states + 1], tensors[ctx.states + 1 :], first=ctx.first)
-        new = run.forward()
+        new = run.forward(None)
         ctx.save_for_backward(*tensors, run.kept)
         ctx.set_materialize_grads(False)
         return new
@@ -171,11 +197,14 @@ class _Run:
             if kept is None
             else kept
         )
-        self.space = self.x.new_empty(self.plan.space())
-        self.places = self.x.new_empty(self.plan.places(), dtype=torch.int64)
 
-    def forward(self) -> tuple[Tensor, ...]:
-        """Return the new states."""
+    def _room(self) -> tuple[Tensor, Tensor]:
+        """Return working memory for one thread."""
+        space = self.x.new_empty(self.plan.space())
+        return space, self.x.new_empty(self.plan.places(), dtype=torch.int64)
+
+    def forward(self, executor: RowExecutor | None) -> tuple[Tensor, ...]:
+        """Return the new states; the threads of an executor need Python's lock for nothing but the call."""
         from eqr.cpu import segment
         from eqr.cpu.kernels import F4
 
@@ -184,11 +213,20 @@ class _Run:
         noises = (0, 0, F4(0.0))
         if noise is not None:
             noises = noise.vectors.data_ptr(), noise.chosen.data_ptr(), F4(noise.scale)
-        segment.forward(
-            *_two(self.old), self.x.data_ptr(), *_two(new), self.moves, self.plan, self.sizes,
-            self._addresses(self.weights), F4(1.0 - self.segment.damping), *noises, self.kept.data_ptr(),
-            self.space.data_ptr(), self.places.data_ptr(), F4(EPSILON),
-        )  # fmt: skip
+        addresses, share = self._addresses(self.weights), F4(1.0 - self.segment.damping)
+
+        def carry(rows: slice) -> None:
+            space, places = self._room()
+            segment.forward(
+                *_two(self.old), self.x.data_ptr(), *_two(new), rows.start, rows.stop, self.moves, self.plan,
+                self.sizes, addresses, share, *noises, self.kept.data_ptr(), space.data_ptr(),
+                places.data_ptr(), F4(EPSILON),
+            )  # fmt: skip
+
+        if executor is None:
+            carry(slice(0, self.plan.rows))
+        else:
+            executor.map(carry, self.plan.rows)
         return new
 
     def backward(self, towards: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
@@ -200,12 +238,13 @@ class _Run:
         to_old = [
             torch.empty_like(latent) if wish else None for latent, wish in zip(self.old, wanted, strict=True)
         ]
+        space, places = self._room()
         to_x, to_weights = torch.empty_like(self.x), [torch.empty_like(weight) for weight in self.weights]
         segment.backward(
             *_two([towards_answer, *towards[1:]]), self.x.data_ptr(), *_two(to_old), to_x.data_ptr(),
             self.moves, self.plan, self.sizes, self._addresses(self.weights), self._addresses(to_weights),
-            F4(1.0 - self.segment.damping), self.kept.data_ptr(), self.space.data_ptr(),
-            self.places.data_ptr(),
+            F4(1.0 - self.segment.damping), self.kept.data_ptr(), space.data_ptr(),
+            places.data_ptr(),
         )  # fmt: skip
         return [*to_old, to_x, *to_weights]
 

@@ -156,9 +156,9 @@ class Dynamics:
         )
 
     def advance(self, rows: Rows) -> Advanced:
-        """Run one segment on every row, in place, and ask the halting rule."""
+        """Run one segment on every row and ask the halting rule."""
         with self._executor.alone():
-            return self._judge(rows, *self._segment(rows, self.path, into=rows.state))
+            return self._judge(rows, *self._segment(rows, self.path))
 
     def _judge(self, rows: Rows, state: State, reading: Reading) -> Advanced:
         """Note how far each row has moved and which rows end."""
@@ -194,7 +194,7 @@ class Dynamics:
     def probe(self, rows: Rows) -> Tensor:
         """Return how far a segment without noise would move each row; the rows stay as they are."""
         still = self.path.replace(noise=0.0, learned_noise=False)
-        return self._segment(rows, still, into=None)[1].residual
+        return self._segment(rows, still)[1].residual
 
     def candidates(self, step: Advanced, chosen: Tensor, began: NDArray[np.float64]) -> Candidates:
         """Read off some rows of a step; `began` says when each of them entered (`time.perf_counter`)."""
@@ -214,9 +214,9 @@ class Dynamics:
             seconds=(time.perf_counter() - began).astype(np.float32),
         )
 
-    def _segment(self, rows: Rows, path: Path, into: State | None) -> tuple[State, Reading]:
+    def _segment(self, rows: Rows, path: Path) -> tuple[State, Reading]:
         return segment_and_read(
-            self.reasoner, self._executor, rows.state, rows.x, rows.keys, rows.depths, path=path, into=into
+            self.reasoner, self._executor, rows.state, rows.x, rows.keys, rows.depths, path=path
         )
 
 
@@ -229,28 +229,11 @@ def segment_and_read(
     depths: Tensor,
     *,
     path: Path | None = None,
-    into: State | None = None,
 ) -> tuple[State, Reading]:
-    """Advance every row by one segment and read it, cut by `executor`; no graph is recorded.
-
-    The new state is written to `into`, which may be `state` itself; None makes a new one.
-    """
-    into = into or State(*(torch.empty_like(latent) for latent in state.tensors()))
-
-    def work(rows: slice) -> Reading:
-        before = state.chunk(rows)
-        after = advance(reasoner, before, x[:, rows], keys[rows], depths[rows], path=path)
-        reading = reasoner.read(after, before)
-        for old, new in zip(into.chunk(rows).tensors(), after.tensors(), strict=True):
-            old.copy_(new)
-        return reading
-
+    """Advance every row by one segment and read it, on the threads of `executor`; no graph is recorded."""
     with torch.no_grad():
-        readings = executor.map(work, state.rows)
-    if len(readings) == 1:
-        return into, readings[0]
-    parts = zip(*((r.logits, r.halt, r.go_on, r.residual) for r in readings), strict=True)
-    return into, Reading(*map(torch.cat, parts))
+        after = advance(reasoner, state, x, keys, depths, path=path, executor=executor)
+        return after, reasoner.read(after, state)
 
 
 @dataclass(frozen=True)
