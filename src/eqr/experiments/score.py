@@ -1,6 +1,6 @@
 """Candidates to numbers by name: accuracy, residual and cost at every depth and breadth of a budget.
 
-`exact@DxB` averages over starts; `top@DxB`, `vote@DxB` and `any@DxB` are expectations over subsets of B
+`exact@DxB` averages over starts, `variants@Dx1` is by the vote of a puzzle's variants; `top@DxB`, `vote@DxB` and `any@DxB` are expectations over subsets of B
 starts (Top-1 converged, majority, oracle). Estimators are those of `eqr.measure`.
 """
 
@@ -17,6 +17,7 @@ from eqr.measure.metrics import Outcomes, outcomes
 from eqr.measure.scaling import all_basins
 from eqr.measure.statistics import expected_of_lowest, expected_of_vote, pass_at, powers_of_two
 from eqr.measure.traces import Traces
+from eqr.measure.votes import has_variants, variant_votes
 from eqr.solve.candidates import Candidates
 from eqr.tasks import task_named
 
@@ -39,6 +40,12 @@ def numbers_of(
         if scored.right.shape[1] > 1:
             numbers |= _at_breadths(scored, depth)
             numbers |= _path_dependence(scored.right, first, depth)
+        if has_variants(puzzles):
+            voted = variant_votes(candidates[:, :, column], puzzles)
+            numbers |= {
+                at("variants", depth): voted["top_1"].value,
+                at("two tries", depth): voted["top_2"].value,
+            }
     return numbers | _tracking(numbers) | _reaching(numbers, depths)
 
 
