@@ -1,7 +1,8 @@
 """Candidates to numbers by name: accuracy, residual and cost at every depth and breadth of a budget.
 
-`exact@DxB` averages over starts, `variants@Dx1` is by the vote of a puzzle's variants; `top@DxB`, `vote@DxB` and `any@DxB` are expectations over subsets of B
-starts (Top-1 converged, majority, oracle). Estimators are those of `eqr.measure`.
+`exact@DxB` averages over starts; `top@DxB`, `vote@DxB` and `any@DxB` are expectations over subsets of B
+starts (Top-1 converged, majority, oracle); `variants@Dx1` is by vote of a puzzle's variants. Estimators are
+those of `eqr.measure`.
 """
 
 from collections.abc import Sequence
@@ -42,10 +43,8 @@ def numbers_of(
             numbers |= _path_dependence(scored.right, first, depth)
         if has_variants(puzzles):
             voted = variant_votes(candidates[:, :, column], puzzles)
-            numbers |= {
-                at("variants", depth): voted["top_1"].value,
-                at("two tries", depth): voted["top_2"].value,
-            }
+            numbers[at("variants", depth)] = voted["top_1"].value
+            numbers[at("two tries", depth)] = voted["top_2"].value
     return numbers | _tracking(numbers) | _reaching(numbers, depths)
 
 

@@ -69,8 +69,8 @@ EXPERIMENTS = (
         lab=SUDOKU,
         paper=PAPER_SUDOKU,
         regime=f"{SUDOKU_WHY} Mini-ARC is the real one, imported with 3 variants of each family "
-        "to data/mini-arc (docs/data-guide.md), 8,000 steps of 32 rows; each variant is an identity to learn, "
-        "so that with more of them a short run learns none.",
+        "to data/mini-arc (docs/data-guide.md), 8,000 steps of 32 rows; each variant is an identity to "
+        "learn, and of many a short run learns none.",
         rows=(
             mini_arc("HRM", "hrm", 44.85, ri=False),
             mini_arc("TRM", "trm", 48.35, ri=False),
