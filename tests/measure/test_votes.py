@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from eqr.data import PuzzleSet
+from eqr.experiments.score import numbers_of
 from eqr.measure.votes import has_variants, variant_votes
 from eqr.solve import Candidates, Status
 from eqr.tasks.mini_arc import Variant
@@ -81,3 +82,12 @@ def test_cancelled_starts_and_padding_do_not_vote(puzzles):
 
 def test_other_sets_have_no_variants():
     assert not has_variants(PuzzleSet.of("mini-arc", np.ones((2, 25)), np.ones((2, 25))))
+
+
+def test_an_experiment_reads_the_vote_beside_the_rows(puzzles):
+    candidates = answered(puzzles)
+    candidates.depth[:], candidates.residuals[:] = 16, 0.0
+    candidates.tokens[0, :, 3] = candidates.tokens[0, :, 3] % 10 + 1
+    numbers = numbers_of(candidates[:, :, None], [16], puzzles)
+    assert numbers["exact@16x1"] == pytest.approx(5 / 6)
+    assert numbers["variants@16x1"] == numbers["two tries@16x1"] == 1.0
