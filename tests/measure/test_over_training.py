@@ -10,6 +10,7 @@ from eqr.data import load_split
 from eqr.errors import UserError
 from eqr.measure.over_training import modes_over_training, moments, tracking_error, tracking_rows
 from eqr.model import systems
+from eqr.model.config import FixedStart, RandomStart
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
 from eqr.tasks import task_named
@@ -24,7 +25,9 @@ def run(tmp_path_factory) -> Path:
     recipe = Recipe(
         name="small",
         data=Generated(task=task.name, train=20, validation=8, test=8, options={"clues": 8}),
-        model=systems.eqr(task, cycles=1, scratch=1, width=16, blocks=1, round_hidden_to=16),
+        model=systems.eqr(
+            task, cycles=1, scratch=1, width=16, blocks=1, round_hidden_to=16, start=FixedStart()
+        ),
         schedule=SegmentedOnline(tracked=2, depth=3),
         rows=6,
         steps=6,
@@ -44,13 +47,15 @@ def test_moments_are_the_weights_of_their_steps(run):
     last = Reasoner.from_pretrained(run / "last")
     for name, weight in last.named_parameters():
         torch.testing.assert_close(dict(found[-1].averaged.named_parameters())[name], weight)
+    for name, buffer in last.named_buffers():
+        assert torch.equal(dict(found[-1].averaged.named_buffers())[name], buffer)
     first, second = (dict(moment.trained.named_parameters())["answer_head"] for moment in found[:2])
     assert not torch.equal(first, second)
 
 
 def test_every_checkpoint_shares_its_puzzles_out_among_the_modes(run):
     puzzles = load_split(next((run / "data").iterdir()), "test")
-    rows = modes_over_training(run, puzzles, Budget(depth=4, breadth=4), quiet=True)
+    rows = modes_over_training(run, puzzles, Budget(depth=4, breadth=4, start=RandomStart()), quiet=True)
     for step in (2, 4, 6):
         assert sum(row.share for row in rows if row.step == step) == pytest.approx(1.0)
     assert all(row.low <= row.share <= row.high for row in rows)

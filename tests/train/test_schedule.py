@@ -161,6 +161,22 @@ def test_a_learned_start_learns_through_first_segments_only(tmp_path):
     assert places["starter.into"].view(sums.gradient).abs().sum() > 0
 
 
+def test_a_learned_start_begins_a_trajectory_once(tmp_path):
+    schedule = Trajectory(depth=2, first=1, tracked=2)
+    trainer = make_trainer(tmp_path, model={"start": LearnedStart()}, halting=UnusedHalt(), schedule=schedule)
+    trainer._refill()
+    rows, flat = trainer.rows, trainer.flat
+    naive, total = Naive(trainer, rows), 0.0
+    state = naive.reference.start(naive.x, naive.keys)
+    for done, tracked in ((0, None), (1, 2)):  # the first window reaches back to the start
+        state = naive.segment(state, done, tracked=tracked)
+        total = total + naive.loss(state) / 2 / len(rows)
+        state = state.detach()
+    expected = flat.join(torch.autograd.grad(total, flat.parameters))
+    sums = trainer._objective.sums(trainer.model, flat, trainer.executor, rows, 2)
+    assert_same(sums.gradient, expected)
+
+
 def test_a_schedule_that_never_sees_the_start_refuses_to_learn_it():
     with pytest.raises(UserError, match="learned start gets no gradient"):
         small_recipe(schedule=TerminalDetached(depth=3)).with_settings(["model.start=learned"])
