@@ -50,7 +50,7 @@ TESTS: dict[str, str] = {
     "solve/gather": "solve/test_engine solve/test_solver",
     "solve/halting": "solve/test_halting",
     "solve/line": "solve/test_serving solve/test_solver",
-    "solve/plain": "solve/test_solver serve/test_server",
+    "solve/plain": "solve/test_plain serve/test_server",
     "solve/races": "measure/test_traces solve/test_engine solve/test_selection",
     "solve/rollout": "solve/test_rollout solve/test_engine",
     "solve/selection": "solve/test_selection solve/test_solver",
