@@ -50,6 +50,12 @@ def test_latents_on_a_circle_have_its_period_and_radius():
     assert found.amplitude[2] == pytest.approx(5.0 / 32**0.5, rel=0.02)
 
 
+def test_only_the_last_rounds_count():
+    begun = torch.randn(20, 32, generator=torch.Generator().manual_seed(2))
+    states = torch.cat((begun, turning(5, 5.0)))
+    assert latent_cycles(states[None], rest=0.05).period.tolist() == [5]
+
+
 def test_rest_drift_and_wandering_are_no_cycles():
     drift = 0.5 * torch.arange(16.0)[:, None].expand(16, 32)
     wandering = torch.randn(16, 32, generator=torch.Generator().manual_seed(1))

@@ -98,6 +98,9 @@ def test_cells_without_a_label_do_not_count():
     answers = np.tile(LABEL, (2, 3, 1))
     answers[:, :, 0] = 4
     assert name_basins(answers, np.full((2, 3), CALM, np.float32), label).right == 1.0
+    for wrong in (label[1] - 1, label[1] + 1):
+        answers[0, :, 1] = wrong
+        assert name_basins(answers, np.full((2, 3), CALM, np.float32), label).right == 0.5
 
 
 @given(st.integers(1, 2000))

@@ -43,6 +43,8 @@ def test_the_eight_rows_order_as_the_paper_says():
     assert four.forward == five.forward == six.forward == 16 * seven.forward
     assert six.memory > 10 * seven.memory > 10 * eight.memory
     assert seven.memory == five.memory == two.memory
+    unit = unit_costs(CONFIG, rows=4, tracked=3)
+    assert six.memory - seven.memory == pytest.approx(15 * (unit.activations + unit.loss_activations))
 
 
 def test_memory_grows_with_what_is_tracked_and_with_nothing_else():

@@ -30,6 +30,11 @@ def test_depth_is_reached_without_a_rule(reasoner):
     assert np.isfinite(ended.residuals).all()
 
 
+def test_the_rules_are_those_of_the_models_own_task(reasoner):
+    ended = rollout(reasoner, puzzles_4x4(3).inputs, Budget(depth=2, halting="valid"))
+    assert ((ended.status == Status.HALTED) | (ended.depth == 2)).all()
+
+
 def test_a_row_does_not_depend_on_its_neighbours(reasoner):
     puzzles = puzzles_4x4(6).inputs
     together = rollout(reasoner, puzzles, Budget(depth=4), restarts=np.arange(6))

@@ -17,6 +17,7 @@ from eqr.solve import (
     MajorityVote,
     Puzzle,
     Refused,
+    Session,
     Solver,
     rollout,
 )
@@ -161,6 +162,12 @@ def test_valid_answers_halt_by_the_rules_of_the_task():
         assert (answer.valid, answer.halted, answer.depth) == (True, True, ended)
 
 
+def test_a_budget_knows_whether_it_uses_the_rules():
+    assert Budget(until_verified=True).uses_verifier
+    assert Budget(halting="valid").uses_verifier
+    assert not Budget(halting="head").uses_verifier
+
+
 def test_any_model_can_begin_at_random():
     fixed = systems.trm(TASK, width=16, round_hidden_to=16, cycles=1, scratch=2, blocks=1)
     model = Reasoner(fixed, seed=1)
@@ -177,10 +184,18 @@ def test_any_model_can_begin_at_random():
         Solver(Reasoner(systems.feedforward(TASK, width=16)), budget=Budget(depth=1, start="random"))
 
 
+def test_a_session_says_at_once_what_does_not_fit():
+    with pytest.raises(UserError, match="depth 3"):
+        Session(Reasoner(systems.feedforward(TASK, width=16)), TASK, Budget(depth=3))
+
+
 def test_an_answer_shows_its_grid(solver):
     answer = solver.solve(PUZZLES.inputs[0])
     assert TASK.render(answer.grid, puzzle=answer.puzzle) in str(answer)
     assert "valid; depth" in str(answer)
+    assert f"depth {answer.depth} (halted)" in str(answer)
+    short = Solver(solver.reasoner, budget=Budget(depth=2)).solve(PUZZLES.inputs[0])
+    assert "depth 2 (ran out of depth)" in str(short)
     html = answer._repr_html_()
     assert html.count("<tr>") == 4
     assert html.count("<td>") == 16
