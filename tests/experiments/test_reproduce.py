@@ -20,6 +20,7 @@ from eqr.experiments.experiment import Column, Experiment, Row, Setting
 from eqr.experiments.jobs import run_job
 from eqr.experiments.looks import Curve, Shape, Solve
 from eqr.experiments.plan import make_plan
+from eqr.experiments.restore import restore
 from eqr.experiments.store import Store
 from eqr.recipes import recipe_named
 
@@ -119,6 +120,50 @@ def test_asking_for_fewer_seeds_loses_none(copied):
     _, executor = go(copied, seeds=1)
     assert executor.ran == []
     assert (copied / "results" / "T3" / "values.csv").read_text() == values
+
+
+def test_numbers_of_a_results_folder_are_put_back_into_an_empty_store(copied, tmp_path):
+    results, plan = copied / "results", make_plan([SMALL], "lab")
+    before = {name: (results / "T3" / name).read_bytes() for name in ("values.csv", "table.md", "table.csv")}
+    made = {job.key: Store(copied / "store")[job.key].made() for job in plan.jobs}
+    shutil.rmtree(copied / "store")
+    store = Store(copied / "store")
+    assert restore(plan, store, results) == len(plan.jobs)
+    assert restore(plan, store, results) == 0
+    _, executor = go(copied)
+    assert executor.ran == []
+    assert {name: (results / "T3" / name).read_bytes() for name in before} == before
+    for job in plan.jobs:
+        again = store[job.key].made()
+        assert again["code"] == made[job.key]["code"]
+        assert again["core_seconds"] == made[job.key]["core_seconds"]
+        assert again["restored"]
+        assert not store[job.key].trained()
+
+
+def test_a_run_put_back_is_trained_anew_for_another_look(copied):
+    plan, store = make_plan([SMALL], "lab"), Store(copied / "store")
+    before = store[plan.jobs[1].key].found(LOOK)
+    shutil.rmtree(copied / "store")
+    restore(plan, store, copied / "results")
+    job = plan.jobs[1]
+    run_job(job.replace(looks=(LOOK.replace(depth=1),)), store)
+    assert store[job.key].trained()
+    assert "restored" not in store[job.key].made()
+    assert store[job.key].found(LOOK) is None  # of a training whose weights are gone
+    run_job(job, store)
+    after = store[job.key].found(LOOK)
+    assert before is not None
+    assert after is not None
+    assert after.numbers == before.numbers
+
+
+def test_a_row_that_has_changed_since_is_not_put_back(copied):
+    changed = SMALL.replace(rows=(SMALL.rows[0], SMALL.rows[1].replace(changes=("rows=5",))))
+    shutil.rmtree(copied / "store")
+    plan, store = make_plan([changed], "lab"), Store(copied / "store")
+    assert restore(plan, store, copied / "results") == 2
+    assert [job.label.split(",")[0] for job in plan.missing(store)] == ["T3 + RI", "T3 + RI"]
 
 
 def test_a_run_cut_short_goes_on_to_the_same_weights(done, tmp_path, monkeypatch):

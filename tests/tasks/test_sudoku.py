@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eqr.errors import UserError
+from eqr.tasks import sudoku_hard
 from eqr.tasks.base import Generate, Task
 from eqr.tasks.registry import task_named
 from eqr.tasks.sudoku import Sudoku
@@ -357,11 +358,31 @@ def test_hard_puzzles_come_from_the_library_relabelled():
     assert 10 < sum(next(mixed).rating >= 40 for _ in range(60)) < 50
 
 
+def test_answers_given_away_make_hard_puzzles_easier():
+    task = task_named("sudoku-9x9")
+    made = task.generate(np.random.default_rng(0), task.options({"hard": 1.0, "reveal": 6}))
+    found = [next(made) for _ in range(60)]
+    puzzles = np.stack([one.puzzle for one in found])
+    for one in found:
+        solved = task.solve(one.puzzle)
+        assert solved.solutions == 1
+        assert (solved.answer == one.answer).all()
+    library = {count for grid in sudoku_hard.library()[0] for count in [int((grid > 1).sum())]}
+    extra = task.clues(puzzles) - min(library)
+    assert extra.min() >= 0
+    assert extra.max() <= 6 + max(library) - min(library)
+    ratings = np.array([one.rating for one in found])
+    assert ratings.min() == 0
+    assert np.median(ratings) < 40 <= ratings.max()  # every puzzle of the library needs 40 and more
+
+
 def test_hard_puzzles_exist_for_9x9_only():
     small, large = task_named("sudoku-6x6"), task_named("sudoku-9x9")
     with pytest.raises(UserError, match="sudoku-9x9 only"):
         next(small.generate(np.random.default_rng(0), small.options({"hard": 0.5})))
     with pytest.raises(UserError, match="leave out clues or hard"):
         large.options({"hard": 0.5, "clues": 30})
+    with pytest.raises(UserError, match="reveal = 3 is about hard puzzles"):
+        large.options({"reveal": 3})
     with pytest.raises(UserError, match="no hard puzzle with"):
         next(large.generate(np.random.default_rng(0), large.options({"hard": 1.0, "min_rating": 10_000})))

@@ -56,6 +56,12 @@ DryRun = Annotated[
 Accepted = Annotated[
     bool, typer.Option("--accept-store", help="Use runs that another version of the code made.")
 ]
+Reused = Annotated[
+    bool,
+    typer.Option(
+        "--reuse", help="Take numbers that --out shows for the same recipes and seeds; train only the rest."
+    ),
+]
 Rate = Annotated[
     float | None,
     typer.Option(
@@ -88,6 +94,7 @@ def reproduce(
     store: Kept = None,
     out: Results = None,
     accept_store: Accepted = False,
+    reuse: Reused = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Reproduce tables, figures and claims of the paper.
@@ -113,10 +120,15 @@ def reproduce(
     kept = Store(store or (SMOKE / "store" if smoke else Path("runs") / "store"))
     limit = None if time_limit is None else seconds(time_limit)
     plan = make_plan(experiments, "lab", seeds=seeds, smoke=smoke)
+    if reuse and not smoke:
+        from eqr.experiments.restore import restore
+
+        count = restore(plan, kept, folder)
+        print(f"{count} runs are taken from {folder}: their numbers, without weights", file=sys.stderr)
     if dry_run:
         print_plan(plan, kept, as_json)
         return
-    accept(plan, kept, accept_store)
+    accept(plan, kept, accept_store or reuse)
     options: dict[str, Any] = {"seeds": seeds, "smoke": smoke, "time_limit": limit, "quiet": as_json}
     with executor_for(on, shared, workers) as executor:
         report = reproduced(experiments, executor, store=kept, out=folder, **options)

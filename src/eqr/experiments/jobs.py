@@ -40,6 +40,8 @@ def run_job(job: Job, store: Store) -> None:
 
     entry = store[job.key]
     with store.alone(job.key):
+        if any(entry.found(look) is None for look in job.looks):
+            entry.begin_again()
         made = {"recipe": job.recipe.to_json(), "label": job.label, "smoke": job.smoke}
         entry.begin({**made, "code": code_version(), "machine": machine(), "core_seconds": 0.0})
         store.share_puzzles(entry)

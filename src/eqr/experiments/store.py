@@ -1,6 +1,7 @@
 """The store of runs, by content: what a recipe and a seed lead to is trained once and looked at once.
 
-STORE/<key>/made.json        which recipe, code and machine; core-seconds once it is done
+STORE/<key>/made.json        which recipe, code and machine; core-seconds once it is done; whether it is
+                             only the numbers of a results folder, put back without weights
 STORE/<key>/run/             the training run, resumable like any other
 STORE/<key>/looks/<key>.json what a look found, with the code that looked
 STORE/<key>/place.json       on which machine of several it is being done, while it is
@@ -12,6 +13,7 @@ processes from training the same run twice.
 """
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +28,8 @@ from eqr.runs import DATA, RunFolder
 
 MADE, FAILED, PLACE, RUN, LOOKS = "made.json", "failed.json", "place.json", "run", "looks"
 TRAINING = "training"
+RESTORED = "restored"
+"""In `made.json` of a run of which the store has numbers but no weights."""
 
 
 class Kept(NamedTuple):
@@ -60,6 +64,12 @@ class Entry:
         if self.made() is None:
             make_folder(self.folder)
             write_json(self.folder / MADE, record)
+
+    def begin_again(self) -> None:
+        """Forget numbers without weights: what is looked at next must be of the same training."""
+        if (self.made() or {}).get(RESTORED):
+            shutil.rmtree(self.folder / LOOKS)
+            (self.folder / MADE).unlink()
 
     def trained(self) -> bool:
         """Whether the training is over."""

@@ -36,6 +36,8 @@ class SudokuOptions(Generate):
     max_rating: int | None = Field(default=None, ge=0)
     hard: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of puzzles that come from the library of hard ones (9x9 only) instead of being dug."""
+    reveal: int = Field(default=0, ge=0)
+    """Most answers given away in a hard puzzle, each number as likely: every difficulty in between."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -43,6 +45,8 @@ class SudokuOptions(Generate):
             raise ValueError(f"max_rating {self.max_rating} is below min_rating {self.min_rating}")
         if self.hard and self.clues is not None:
             raise ValueError("hard puzzles have the clues they have; leave out clues or hard")
+        if self.reveal and not self.hard:
+            raise ValueError(f"reveal = {self.reveal} is about hard puzzles; set hard to their share")
         return self
 
     def fits(self, rating: int) -> bool:
@@ -82,7 +86,7 @@ def endless(
         raise UserError(f"hard = {options.hard}: there is a library of hard puzzles for sudoku-9x9 only")
     while True:
         if options.hard and rng.random() < options.hard:
-            found = sudoku_hard.draw(rng, units, options.min_rating, options.max_rating)
+            found = sudoku_hard.draw(rng, units, options.min_rating, options.max_rating, options.reveal)
             if found is None:
                 raise UserError(f"{name}: no hard puzzle with {options.wanted()}; widen the range of ratings")
             yield found

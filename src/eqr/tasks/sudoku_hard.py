@@ -1,7 +1,8 @@
 """Hard 9x9 Sudoku puzzles, found by long walks (benchmarks/climb.py) and kept in `sudoku_hard.txt`.
 
 Of puzzles dug at random one in a hundred needs more than a dozen failed guesses; the hardest known need a
-hundred and more, and so do these. Every draw is one of them in a random relabelling.
+hundred and more, and so do these. Every draw is one of them in a random relabelling, with some of its answers
+given away if asked for: one or two take most of the search away.
 """
 
 from functools import cache
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from eqr.tasks import sudoku_symmetry
 from eqr.tasks.base import Instance
+from eqr.tasks.sudoku_text import BLANK
 
 FILE = "sudoku_hard.txt"
 """One puzzle and its rating a line."""
@@ -28,8 +30,13 @@ def library() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     return tokens, np.array(ratings, np.int64)
 
 
-def draw(rng: np.random.Generator, units: NDArray[np.int64], least: int, most: int | None) -> Instance | None:
-    """Return one of the puzzles with a rating in the range, relabelled at random; None if there is none."""
+def draw(
+    rng: np.random.Generator, units: NDArray[np.int64], least: int, most: int | None, reveal: int = 0
+) -> Instance | None:
+    """Return one of the puzzles with a rating in the range, relabelled at random; None if there is none.
+
+    Up to `reveal` blanks of it are filled with their answers, and it is rated as it then is.
+    """
     from eqr.tasks.sudoku_search import all_digits, search
 
     puzzles, ratings = library()
@@ -40,4 +47,9 @@ def draw(rng: np.random.Generator, units: NDArray[np.int64], least: int, most: i
     puzzle = np.asarray(sudoku_symmetry.draw(rng, 1, 3, 3).apply(puzzles[chosen][None])[0], np.uint8)
     answer = np.zeros_like(puzzle)
     search(puzzle - 1, answer, all_digits(81), np.arange(81), units, 1, RATE_STEPS, 0)
-    return Instance(puzzle=puzzle, answer=answer + 1, rating=int(ratings[chosen]))
+    if not reveal:
+        return Instance(puzzle=puzzle, answer=answer + 1, rating=int(ratings[chosen]))
+    given = rng.permutation(np.flatnonzero(puzzle == BLANK))[: rng.integers(reveal + 1)]
+    puzzle[given] = answer[given] + 1
+    rated = search(puzzle - 1, np.zeros_like(answer), all_digits(81), np.arange(81), units, 2, RATE_STEPS, 0)
+    return Instance(puzzle=puzzle, answer=answer + 1, rating=rated.backtracks)
