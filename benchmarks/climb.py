@@ -1,9 +1,10 @@
 """Find hard 9x9 Sudoku puzzles by walking, for src/eqr/tasks/sudoku_hard.txt.
 
-A move takes one or two clues out of a puzzle, adds what it takes to have one solution again and digs it down
-to a minimal one. Fresh puzzles climb towards harder ones, like annealing; whatever needs `--floor` failed
-guesses, in the quickest of three random orders of search, joins a population whose members beget more of
-their kind. A few new puzzles a second on an idle core:
+Hard means that single assumptions leave candidates open (`eqr.tasks.sudoku_logic`), as they do in the hardest
+known puzzles and in none that is dug at random. A move takes one or two clues out of a puzzle, adds what it
+takes to have one solution again and digs it down to a minimal one. Fresh puzzles climb towards ones that take
+more tries, like annealing; whatever tries cannot decide joins a population whose members beget more of their
+kind, which is where nearly all come from. `--kin` begins with the hard ones among earlier finds:
 
     python benchmarks/climb.py --seconds 600 --out hard.txt
 """
@@ -19,10 +20,12 @@ from eqr.progress import progress
 from eqr.tasks import task_named
 from eqr.tasks.sudoku_generate import solved_grid
 from eqr.tasks.sudoku_hard import LETTERS
+from eqr.tasks.sudoku_logic import undecided
 from eqr.tasks.sudoku_search import all_digits, dig, search
 
 STEPS = 20_000
-ORDERS = 3
+OPEN = 1_000
+"""What a puzzle scores that tries leave open, plus its open candidates; others score their tries."""
 CLUES_ADDED = 12
 CLIMBERS = 12
 RECENT = 200
@@ -35,45 +38,44 @@ CELLS = 81
 class Climb:
     """A population of hard puzzles and the climbers that found its first members."""
 
-    def __init__(self, seed: int, floor: int) -> None:
-        self.rng, self.floor = np.random.default_rng(seed), floor
-        self.population: list[Digits] = []
+    def __init__(self, seed: int, kin: list[Digits]) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.population = [puzzle for puzzle in kin if score(puzzle) >= OPEN]
         self.climbers = [self._fresh() for _ in range(CLIMBERS)]
         self._seen: set[bytes] = set()
 
-    def move(self) -> tuple[Digits, int] | None:
+    def move(self) -> Digits | None:
         """Make one move, of a climber or in the population; return a puzzle that is new and hard."""
-        climbing = not self.population or self.rng.random() < 0.5
+        climbing = not self.population or self.rng.random() < 0.1
         found = self._climb() if climbing else self._beget()
-        if found is None or found[1] < self.floor:
+        if found is None or score(found) < OPEN:
             return None
-        kind = TASK.canonical(found[0][None] + np.uint8(1))[0].tobytes()
+        kind = TASK.canonical(found[None] + np.uint8(1))[0].tobytes()
         if kind in self._seen:
             return None
         self._seen.add(kind)
-        self.population.append(found[0])
+        self.population.append(found)
         return found
 
-    def _climb(self) -> tuple[Digits, int] | None:
+    def _climb(self) -> Digits | None:
         place = self.rng.integers(len(self.climbers))
-        puzzle, rated = self.climbers[place]
+        puzzle, was = self.climbers[place]
         near = self._neighbour(puzzle)
         if near is None:
             return None
-        now = self._rating(near, 9 * rated // 10)
-        if now >= rated or self.rng.random() < np.exp((now - rated) / (0.04 * rated + 0.1)):
-            self.climbers[place] = self._fresh() if now >= self.floor else (near, now)
-        return near, now
+        now = score(near)
+        if now >= was or self.rng.random() < np.exp((now - was) / (0.04 * was + 0.1)):
+            self.climbers[place] = self._fresh() if now >= OPEN else (near, now)
+        return near
 
-    def _beget(self) -> tuple[Digits, int] | None:
+    def _beget(self) -> Digits | None:
         first = max(0, len(self.population) - RECENT) if self.rng.random() < 0.5 else 0
-        near = self._neighbour(self.population[self.rng.integers(first, len(self.population))])
-        return None if near is None else (near, self._rating(near, self.floor))
+        return self._neighbour(self.population[self.rng.integers(first, len(self.population))])
 
     def _fresh(self) -> tuple[Digits, int]:
         puzzle = solved_grid(self.rng, UNITS)
         dig(puzzle, self.rng.permutation(CELLS), UNITS, 0, STEPS)
-        return puzzle, self._rating(puzzle, 0)
+        return puzzle, score(puzzle)
 
     def _solutions(self, puzzle: Digits, into: Digits, limit: int) -> tuple[int, int]:
         order, seed = self.rng.permutation(CELLS), int(self.rng.integers(1, 2**63 - 1))
@@ -94,31 +96,43 @@ class Climb:
             puzzle[cell] = answer[cell]
         return None
 
-    def _rating(self, puzzle: Digits, floor: int) -> int:
-        least = 10 * STEPS
-        for _ in range(ORDERS):
-            least = min(least, self._solutions(puzzle, np.zeros_like(puzzle), 2)[1])
-            if least < floor:
-                break
-        return least
+
+def score(puzzle: Digits) -> int:
+    """Return how hard a puzzle is for single assumptions."""
+    left, tries = undecided(puzzle, UNITS)
+    return OPEN + left if left else min(tries, OPEN - 1)
+
+
+def backtracks(puzzle: Digits) -> int:
+    """Return what the library states as a puzzle's rating."""
+    found = search(
+        puzzle, np.zeros_like(puzzle), all_digits(CELLS), np.arange(CELLS), UNITS, 2, 100 * STEPS, 0
+    )
+    return int(found.backtracks)
+
+
+def read(path: Path | None) -> list[Digits]:
+    """Return the puzzles of a file that an earlier call wrote."""
+    lines = [] if path is None else path.read_text(encoding="ascii").splitlines()
+    return [np.array([LETTERS.index(letter) for letter in line.split()[0]], np.uint8) for line in lines]
 
 
 def main() -> None:
     """Climb for a while and append what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600)
-    parser.add_argument("--floor", type=int, default=40)
+    parser.add_argument("--kin", type=Path, help="earlier finds to begin with")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("hard.txt"))
     options = parser.parse_args()
-    climb, began, shown_at = Climb(options.seed, options.floor), time.monotonic(), 0
+    climb, began, shown_at = Climb(options.seed, read(options.kin)), time.monotonic(), 0
     with (
         options.out.open("a", encoding="ascii") as file,
         progress("climbing", int(options.seconds), unit="s") as shown,
     ):
         while (seconds := time.monotonic() - began) < options.seconds:
             if (found := climb.move()) is not None:
-                file.write("".join(LETTERS[digit] for digit in found[0]) + f" {found[1]}\n")
+                file.write("".join(LETTERS[digit] for digit in found) + f" {backtracks(found)}\n")
                 file.flush()
             if int(seconds) > shown_at:
                 shown.advance(int(seconds) - shown_at)

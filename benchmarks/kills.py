@@ -45,7 +45,7 @@ from eqr.tasks import task_named
 from eqr.train.averaging import Averaging
 from eqr.train.checkpoint import Checkpoint, Checkpoints, read
 from eqr.train.optimizer import AdamAtan2, Rate
-from eqr.train.recipe import Evaluation, Generated, Recipe, Saving
+from eqr.train.recipe import EvaluationPlan, Generated, Recipe, Saving
 from eqr.train.run import Training
 from eqr.train.schedule import SegmentedOnline
 from eqr.train.sources import load_data
@@ -84,7 +84,7 @@ def small_recipe(*, every: int = REGULARLY, keep: int = 3) -> Recipe:
         rows=8,
         steps=STEPS,
         seed=4,
-        evaluation=Evaluation(every=4, depths=(1, 4), puzzles=16, test_puzzles=16),
+        evaluation=EvaluationPlan(every=4, depths=(1, 4), puzzles=16, test_puzzles=16),
         saving=Saving(checkpoint_every=every, log_every=2, keep=keep),
         threads=1,
         device="cpu",

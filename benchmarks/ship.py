@@ -14,8 +14,8 @@ from pathlib import Path
 from eqr.data import PuzzleSet, load_split
 from eqr.data.splits import sample
 from eqr.files import read_json
-from eqr.measure.evaluate import Sweep, evaluate
-from eqr.model.card import Measured, Training
+from eqr.measure.evaluate import BudgetSweep, evaluate
+from eqr.model.card import Measured, TrainingFacts
 from eqr.model.lookup import SHIPPED
 from eqr.model.reasoner import Reasoner
 from eqr.runs import RunFolder
@@ -36,9 +36,15 @@ def numbers(
     first = {"first to halt": FirstToHalt(abreast=Budget().abreast)}
     racing = Budget(halting=rule, race=True)
     sweeps = [
-        (Sweep(budget=Budget(), depths=tuple(depths), breadths=(1, breadth), select=plain), "residual"),
-        (Sweep(budget=Budget(halting=rule), depths=(depths[-1],), breadths=(1,), select=plain), "residual"),
-        (Sweep(budget=racing, depths=(depths[-1],), breadths=(breadth,), select=first), "first to halt"),
+        (BudgetSweep(budget=Budget(), depths=tuple(depths), breadths=(1, breadth), select=plain), "residual"),
+        (
+            BudgetSweep(budget=Budget(halting=rule), depths=(depths[-1],), breadths=(1,), select=plain),
+            "residual",
+        ),
+        (
+            BudgetSweep(budget=racing, depths=(depths[-1],), breadths=(breadth,), select=first),
+            "first to halt",
+        ),
     ]
     found = []
     for sweep, chosen in sweeps:
@@ -92,7 +98,7 @@ def main() -> None:
     for name, puzzles in sets.items():
         some = sample(puzzles, min(options.limit, len(puzzles)), seed=0)
         measured += numbers(model.for_task(task_named(some.task)), some, name, depths, options.breadth)
-    model.origin = Training(
+    model.origin = TrainingFacts(
         command=f"eqr train {recipe.name} --out runs/{recipe.name}",
         seed=recipe.seed,
         steps=summary.steps,

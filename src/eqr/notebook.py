@@ -12,7 +12,7 @@ from typing import Any
 from eqr.data import PuzzleSet
 from eqr.data.generated import generate
 from eqr.errors import UserError
-from eqr.measure.evaluate import Sweep
+from eqr.measure.evaluate import BudgetSweep
 from eqr.measure.evaluate import evaluate as evaluate_sweep
 from eqr.measure.scores import Evaluation
 from eqr.model.reasoner import Reasoner
@@ -65,7 +65,7 @@ def evaluate(
     breadths = [breadth] if isinstance(breadth, int) else breadth
     if not depths or not breadths:
         raise UserError("depth and breadth: give a number or several, such as depth=[4, 16]")
-    sweep = Sweep.asked(depths, breadths, halt=halt, select=select, **dynamics)
+    sweep = BudgetSweep.asked(depths, breadths, halt=halt, select=select, **dynamics)
     reasoner = model if isinstance(model, Reasoner) else load_reasoner(model)
     reasoner = reasoner.for_task(task_named(puzzles.task))
     with TemporaryDirectory() as aside:

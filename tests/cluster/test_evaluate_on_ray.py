@@ -11,12 +11,12 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'eqr[cluste
 from eqr.cluster import evaluate as on_ray
 from eqr.data.generated import generate
 from eqr.measure import evaluate as module
-from eqr.measure.evaluate import Sweep, evaluate
+from eqr.measure.evaluate import BudgetSweep, evaluate
 from eqr.measure.table import WALL
 from eqr.solve import load_reasoner
 from eqr.tasks import task_named
 
-SWEEP = Sweep.asked([2, 4], [1, 3], halt="stable:1", select=["majority"])
+SWEEP = BudgetSweep.asked([2, 4], [1, 3], halt="stable:1", select=["majority"])
 TIMES = (WALL, "seconds")
 
 

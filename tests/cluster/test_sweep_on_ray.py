@@ -16,7 +16,7 @@ from eqr.cluster.connect import connected
 from eqr.cluster.executor import RayExecutor
 from eqr.errors import UserError
 from eqr.experiments.board import Tally, watched
-from eqr.experiments.executor import Outcome
+from eqr.experiments.executor import JobOutcome
 from eqr.experiments.jobs import run_job
 from eqr.experiments.store import Store
 from eqr.experiments.sweep import LOOK, gathered, make_sweep, run_sweep
@@ -38,7 +38,7 @@ class Here:
     def run(self, jobs, store, watcher, *, until):
         for job in jobs:
             run_job(job, store)
-            yield Outcome(job)
+            yield JobOutcome(job)
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,10 @@ def test_mazes_come_as_csv_too(tmp_path):
 def test_an_ambiguous_maze_is_no_maze_with_one_path(tmp_path):
     file = write(tmp_path / "m.csv", ["x,######S  ##   ##  G######,######So ## oo##  G######,4\n"])
     assert len(read_csv(file, task_named("maze-1k-5x5"))) == 1
-    with pytest.raises(UserError, match=r"line 2: the maze has several shortest paths"):
+    with pytest.raises(
+        UserError,
+        match=r"line 2: the puzzle has several answers, .*; import it as maze-1k",
+    ):
         read_csv(file, task_named("maze-5x5"))
 
 
@@ -88,7 +91,7 @@ SOURCE, PUZZLE, ANSWER, _ = rows(SUDOKU, FOUR["train"])[2].strip().split(",")
         (broken(lambda line: line.replace(PUZZLE, PUZZLE[:-1])), "line 4, question: .*16 cells"),
         (broken(lambda line: line.replace(PUZZLE, "9" + PUZZLE[1:])), "line 4, question: .*'9'"),
         (broken(lambda line: line.replace(ANSWER, ANSWER[::-1])), "line 4: the answer does not solve"),
-        (broken(lambda line: line.replace(PUZZLE, "." * 16)), "line 4: the puzzle has several solutions"),
+        (broken(lambda line: line.replace(PUZZLE, "." * 16)), "line 4: the puzzle has several answers"),
         (
             broken(lambda line: line.replace(PUZZLE, "11" + PUZZLE[2:])),
             "line 4: the puzzle is not well formed",

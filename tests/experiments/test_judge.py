@@ -9,7 +9,7 @@ import pytest
 from eqr.errors import UserError
 from eqr.experiments.catalogue import CLAIMS, EXPERIMENTS
 from eqr.experiments.experiment import Claim, Contrast
-from eqr.experiments.judge import Verdict, judge, judge_claim, summary
+from eqr.experiments.judge import ClaimVerdict, judge, judge_claim, summary
 from eqr.experiments.results import read_values, verdicts
 from eqr.experiments.score import auroc, rank_correlation
 from eqr.experiments.tables import Table, read_table
@@ -36,30 +36,32 @@ def test_the_interval_is_students():
 def test_a_paired_difference_decides():
     # far apart over seeds, yet every seed says the same
     values = {"a": by_seed(10.0, 50.0, 90.0), "b": by_seed(8.9, 49.0, 88.9)}
-    assert judge(UP, values).verdict is Verdict.SUPPORTED
-    assert judge(Contrast(plus=("b",), minus=("a",), above=0.0), values).verdict is Verdict.REFUTED
-    assert judge(Contrast(plus=("a",), minus=("b",), above=1.05), values).verdict is Verdict.UNDECIDED
+    assert judge(UP, values).verdict is ClaimVerdict.SUPPORTED
+    assert judge(Contrast(plus=("b",), minus=("a",), above=0.0), values).verdict is ClaimVerdict.REFUTED
+    assert judge(Contrast(plus=("a",), minus=("b",), above=1.05), values).verdict is ClaimVerdict.UNDECIDED
     within = Contrast(plus=("a",), minus=("b",), above=-2.0, below=2.0)
-    assert judge(within, values).verdict is Verdict.SUPPORTED
-    assert judge(within.replace(below=0.5), values).verdict is Verdict.REFUTED
+    assert judge(within, values).verdict is ClaimVerdict.SUPPORTED
+    assert judge(within.replace(below=0.5), values).verdict is ClaimVerdict.REFUTED
 
 
 def test_what_is_missing_or_of_too_few_seeds_is_undecided():
     assert judge(UP, {"a": by_seed(1.0, 2.0)}).reason == "not run: b"
     enough = by_seed(1.0, 1.1, 1.2)
-    assert judge(UP, {"a": enough, "b": by_seed(0.0, 0.1, 0.2)}).verdict is Verdict.SUPPORTED
+    assert judge(UP, {"a": enough, "b": by_seed(0.0, 0.1, 0.2)}).verdict is ClaimVerdict.SUPPORTED
     for few in (by_seed(0.0), by_seed(0.0, 0.1), {0: 0.0, 1: 0.1, 3: 0.2}, {7: 0.0, 8: 0.1, 9: 0.2}):
         judged = judge(UP, {"a": enough, "b": few})
-        assert judged.verdict is Verdict.UNDECIDED
+        assert judged.verdict is ClaimVerdict.UNDECIDED
         assert judged.reason == "fewer than 3 seeds have every cell"
 
 
 def test_one_contrast_that_fails_refutes_a_claim():
     values = {"a": by_seed(5.0, 5.1, 5.2), "b": by_seed(1.0, 1.1, 1.3)}
     down = Contrast(plus=("b",), minus=("a",), above=0.0)
-    assert judge_claim(Claim(item="C1", says="", contrasts=(UP, down)), values)[0] is Verdict.REFUTED
+    assert judge_claim(Claim(item="C1", says="", contrasts=(UP, down)), values)[0] is ClaimVerdict.REFUTED
     missing = Contrast(plus=("c",), above=0.0)
-    assert judge_claim(Claim(item="C1", says="", contrasts=(UP, missing)), values)[0] is Verdict.UNDECIDED
+    assert (
+        judge_claim(Claim(item="C1", says="", contrasts=(UP, missing)), values)[0] is ClaimVerdict.UNDECIDED
+    )
 
 
 def test_values_survive_the_csv(tmp_path):

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from eqr.cli import app
 from eqr.errors import UserError
 from eqr.experiments import costs, reproduce, versions
-from eqr.experiments.executor import LocalExecutor, Outcome
+from eqr.experiments.executor import JobOutcome, LocalExecutor
 from eqr.experiments.experiment import Column, Experiment, Row, Setting
 from eqr.experiments.jobs import run_job
 from eqr.experiments.looks import Curve, Shape, Solve
@@ -62,9 +62,9 @@ class Here:
             try:
                 run_job(job, store)
             except UserError as error:
-                yield Outcome(job, failed=str(error))
+                yield JobOutcome(job, failed=str(error))
             else:
-                yield Outcome(job, stopped=time.monotonic() > until)
+                yield JobOutcome(job, stopped=time.monotonic() > until)
 
 
 def go(place: Path, experiment: Experiment = SMALL, executor: Here | None = None, **more):

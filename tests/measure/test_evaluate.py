@@ -17,7 +17,7 @@ from eqr.data import PuzzleSet
 from eqr.data.generated import generate
 from eqr.errors import UserError
 from eqr.measure.code import DECIDING, essence
-from eqr.measure.evaluate import Sweep, evaluate, fill, run_parts
+from eqr.measure.evaluate import BudgetSweep, evaluate, fill, run_parts
 from eqr.measure.table import CandidateTable, Manifest, model_digest
 from eqr.solve import Budget, FirstToHalt, HaltHead, LowestResidual, MajorityVote, load_reasoner
 from eqr.solve.engine import Engine
@@ -31,9 +31,9 @@ TOLD = ("tokens", "status", "depth", "halt", "residuals", "logit_residuals", "pr
 RULES = {"residual": LowestResidual(), "majority": MajorityVote(), "race": FirstToHalt()}
 
 
-def sweep(**changes) -> Sweep:
+def sweep(**changes) -> BudgetSweep:
     given = {"budget": Budget(halting=HaltHead()), "depths": (4, 12), "breadths": (1, 3), "select": RULES}
-    return Sweep(**{**given, **changes})
+    return BudgetSweep(**{**given, **changes})
 
 
 @pytest.fixture(autouse=True)

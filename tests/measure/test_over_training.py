@@ -14,7 +14,7 @@ from eqr.model.config import FixedStart, RandomStart
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
 from eqr.tasks import task_named
-from eqr.train.recipe import Evaluation, Generated, Recipe, Saving
+from eqr.train.recipe import EvaluationPlan, Generated, Recipe, Saving
 from eqr.train.run import train
 from eqr.train.schedule import SegmentedOnline
 
@@ -31,7 +31,7 @@ def run(tmp_path_factory) -> Path:
         schedule=SegmentedOnline(tracked=2, depth=3),
         rows=6,
         steps=6,
-        evaluation=Evaluation(every=6, depths=(1, 3), puzzles=8, test_puzzles=8),
+        evaluation=EvaluationPlan(every=6, depths=(1, 3), puzzles=8, test_puzzles=8),
         saving=Saving(checkpoint_every=2, keep=3),
         threads=1,
         device="cpu",

@@ -20,7 +20,7 @@ from eqr.measure.report.parts import duration, percent, scaled
 from eqr.measure.report.state_sections import pick_landscapes
 from eqr.model import systems
 from eqr.tasks import task_named
-from eqr.train.recipe import Evaluation, Generated, Recipe, Saving
+from eqr.train.recipe import EvaluationPlan, Generated, Recipe, Saving
 from eqr.train.run import train
 from eqr.train.schedule import SegmentedOnline
 
@@ -70,7 +70,7 @@ def run(tmp_path_factory) -> Path:
         schedule=SegmentedOnline(tracked=2, depth=4),
         rows=6,
         steps=20,
-        evaluation=Evaluation(every=10, depths=(1, 4), puzzles=16, test_puzzles=16),
+        evaluation=EvaluationPlan(every=10, depths=(1, 4), puzzles=16, test_puzzles=16),
         saving=Saving(log_every=5, checkpoint_every=10),
         threads=1,
         device="cpu",

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from eqr.model.config import Candidates, LearnedStart, Path, Positions, ReasonerConfig, SingleState
+from eqr.model.config import CandidateSites, LearnedStart, Path, Positions, ReasonerConfig, SingleState
 from eqr.model.convert import convert_config, rename
 from eqr.model.mixers import Attention, Groups, Neighbours
 from eqr.model.originals import Original
@@ -64,9 +64,9 @@ def variants() -> dict[str, ReasonerConfig]:
 
 SIZES = {"width": 16, "cycles": 2, "scratch": 2, "round_hidden_to": 8}
 STRUCTURED = {
-    "candidates": eqr(task_named("sudoku-4x4"), mixer=Groups(hidden=32), sites=Candidates(), **SIZES),
+    "candidates": eqr(task_named("sudoku-4x4"), mixer=Groups(hidden=32), sites=CandidateSites(), **SIZES),
     "live candidates": eqr(
-        task_named("sudoku-4x4"), mixer=Groups(hidden=32), sites=Candidates(live=True), **SIZES
+        task_named("sudoku-4x4"), mixer=Groups(hidden=32), sites=CandidateSites(live=True), **SIZES
     ),
     "groups of cells": eqr(task_named("sudoku-4x4"), mixer=Groups(), **SIZES),
     "groups of 6x6": eqr(task_named("sudoku-6x6"), mixer=Groups(hidden=8), blocks=1, **SIZES),

@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from eqr.cli import app
-from eqr.model.config import Candidates, RandomStart, ReasonerConfig, SingleState, TwoLevel
+from eqr.model.config import CandidateSites, RandomStart, ReasonerConfig, SingleState, TwoLevel
 from eqr.model.config import Path as Dynamics
 from eqr.model.counters import row_key
 from eqr.model.export import erfinv_by_newton, export_onnx, export_programs, graphs
@@ -32,7 +32,7 @@ SMALL = ReasonerConfig(
 )
 
 
-LIVE = SMALL.replace(mixer=Groups(hidden=16), sites=Candidates(live=True))
+LIVE = SMALL.replace(mixer=Groups(hidden=16), sites=CandidateSites(live=True))
 
 
 @pytest.fixture(scope="module", params=[SMALL, LIVE], ids=["tokens", "live candidates"])

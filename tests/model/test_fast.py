@@ -5,7 +5,7 @@ import torch
 
 from eqr.cpu import segment as kernels
 from eqr.model import fast
-from eqr.model.config import STILL, Candidates, Path, SingleState, TwoLevel
+from eqr.model.config import STILL, CandidateSites, Path, SingleState, TwoLevel
 from eqr.model.fast import advance
 from eqr.model.mixers import Groups, Neighbours
 from eqr.model.reasoner import Reasoner
@@ -16,7 +16,7 @@ from eqr.tasks import task_named
 SUDOKU, MAZE = task_named("sudoku-4x4"), task_named("maze-7x7")
 SIZES = {"width": 16, "cycles": 2, "scratch": 2, "round_hidden_to": 8, "blocks": 1}
 CONFIGS = {
-    "candidates": eqr(SUDOKU, mixer=Groups(hidden=40), sites=Candidates(), **SIZES),
+    "candidates": eqr(SUDOKU, mixer=Groups(hidden=40), sites=CandidateSites(), **SIZES),
     "groups of cells, two blocks": eqr(SUDOKU, mixer=Groups(), **{**SIZES, "blocks": 2}),
     "neighbours": eqr(MAZE, mixer=Neighbours(), **{**SIZES, "width": 20}),
     "two stacks": eqr(MAZE, mixer=Neighbours(hidden=24), **SIZES).replace(

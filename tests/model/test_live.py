@@ -7,7 +7,7 @@ import torch
 from eqr.cpu import segment as kernels
 from eqr.errors import UserError
 from eqr.model import fast
-from eqr.model.config import Candidates, Path, ReasonerConfig
+from eqr.model.config import CandidateSites, Path, ReasonerConfig
 from eqr.model.fast import advance
 from eqr.model.mixers import Groups
 from eqr.model.reasoner import IMPOSSIBLE, Reasoner
@@ -17,7 +17,7 @@ from eqr.tasks import task_named
 
 TASK = task_named("sudoku-6x6")
 SIZES = {"width": 16, "cycles": 2, "scratch": 2, "round_hidden_to": 8, "blocks": 1}
-CONFIG = eqr(TASK, mixer=Groups(hidden=40), sites=Candidates(live=True), **SIZES)
+CONFIG = eqr(TASK, mixer=Groups(hidden=40), sites=CandidateSites(live=True), **SIZES)
 ROWS = 7
 NOISY = Path(damping=0.05, noise=0.1)
 
@@ -118,11 +118,11 @@ def test_a_symmetry_of_the_puzzle_permutes_the_trajectory():
 
 
 def test_configs_say_live_only_where_it_holds():
-    old = eqr(TASK, mixer=Groups(), sites=Candidates(), **SIZES)
+    old = eqr(TASK, mixer=Groups(), sites=CandidateSites(), **SIZES)
     assert old.to_json()["sites"] == {"first": 2}
     assert ReasonerConfig.from_json(CONFIG.to_json()) == CONFIG != old.replace(mixer=CONFIG.mixer)
     with pytest.raises(ValueError, match="live needs the groups mixer"):
-        eqr(TASK, sites=Candidates(live=True), **SIZES)
+        eqr(TASK, sites=CandidateSites(live=True), **SIZES)
 
 
 def test_a_task_that_does_not_say_what_differs_has_no_live_candidates(monkeypatch):

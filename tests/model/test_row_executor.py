@@ -35,11 +35,18 @@ def test_results_keep_the_order_of_rows():
     assert executor.map(lambda rows: rows, 0) == []
 
 
-def test_workers_compute_single_threaded_and_the_caller_is_left_alone():
-    before = torch.get_num_threads()
-    seen = RowExecutor(2, 1).map(lambda rows: (torch.get_num_threads(), threading.get_ident()), 4)
+def test_threads_compute_single_threaded_and_the_caller_is_one_of_them():
+    before, met = torch.get_num_threads(), threading.Barrier(2)
+
+    def work(rows: slice) -> tuple[int, int]:
+        met.wait(timeout=30)  # two pieces at a time, so neither thread can do all of them
+        return torch.get_num_threads(), threading.get_ident()
+
+    seen = RowExecutor(2, 1).map(work, 4)
     assert {count for count, _ in seen} == {1}
-    assert threading.get_ident() not in {thread for _, thread in seen}
+    threads = {thread for _, thread in seen}
+    assert len(threads) == 2
+    assert threading.get_ident() in threads
     assert torch.get_num_threads() == before
 
 

@@ -7,7 +7,7 @@ from fixtures import SIZES, STRUCTURED
 
 from eqr.errors import UserError
 from eqr.measure.accounting import flops_per_block
-from eqr.model.config import Candidates, Path, ReasonerConfig
+from eqr.model.config import CandidateSites, Path, ReasonerConfig
 from eqr.model.lookup import local_model, shipped
 from eqr.model.mixers import Attention, Groups, Neighbours, Tokens
 from eqr.model.reasoner import IMPOSSIBLE, Reasoner
@@ -42,7 +42,7 @@ def test_without_a_graph_the_numbers_are_the_same(name):
 
 def test_a_symmetry_of_the_puzzle_permutes_the_trajectory():
     task = task_named("sudoku-6x6")
-    config = eqr(task, mixer=Groups(hidden=32), sites=Candidates(), **SIZES)
+    config = eqr(task, mixer=Groups(hidden=32), sites=CandidateSites(), **SIZES)
     model = Reasoner(config).double()
     puzzle = next(task.generate(np.random.default_rng(0))).puzzle[None]
     symmetry = task.draw_symmetries(np.random.default_rng(1), 1)
@@ -136,9 +136,9 @@ def test_costs_are_counted_and_old_names_still_load():
     [
         ({"mixer": Groups(), "task": None}, "groups come from a task"),
         ({"mixer": Groups(), "identity_tokens": 1}, "no place for identity tokens"),
-        ({"mixer": Neighbours(), "sites": Candidates()}, "leave sites at null"),
+        ({"mixer": Neighbours(), "sites": CandidateSites()}, "leave sites at null"),
         ({"mixer": Neighbours(), "positions": "rotary"}, "set positions to none"),
-        ({"mixer": Groups(), "sites": Candidates(first=9)}, "only 6 tokens"),
+        ({"mixer": Groups(), "sites": CandidateSites(first=9)}, "only 6 tokens"),
     ],
 )
 def test_configs_that_cannot_be_built_say_why(fields, words):

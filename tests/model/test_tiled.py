@@ -9,7 +9,7 @@ from eqr.cpu import kernels, mlp
 from eqr.cpu.tiled import LARGEST_WEIGHTS
 from eqr.model import exchange as exchanges
 from eqr.model import systems
-from eqr.model.config import Candidates, ReasonerConfig
+from eqr.model.config import CandidateSites, ReasonerConfig
 from eqr.model.exchange import Cross, Factors, exchange
 from eqr.model.layers import gated_mlp
 from eqr.model.mixers import Groups
@@ -99,7 +99,7 @@ def test_the_gate_is_exact_to_a_millionth_and_lets_no_nan_vanish():
 
 
 def families() -> ReasonerConfig:
-    return systems.eqr(task_named("sudoku-4x4"), width=24, mixer=Groups(), sites=Candidates())
+    return systems.eqr(task_named("sudoku-4x4"), width=24, mixer=Groups(), sites=CandidateSites())
 
 
 def uneven() -> Factors:

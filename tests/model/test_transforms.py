@@ -8,7 +8,7 @@ from fixtures import keys_of, puzzles_of, small
 from torch import Tensor
 
 from eqr.model import systems
-from eqr.model.config import STILL, Candidates, Path, Positions, ReasonerConfig
+from eqr.model.config import STILL, CandidateSites, Path, Positions, ReasonerConfig
 from eqr.model.mixers import Attention, Groups, Neighbours, Tokens
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
@@ -27,7 +27,7 @@ CONFIGS = {
     "convolution": small("urm", cycles=1, applications=2),
     "neighbours": structured("maze-5x5", mixer=Neighbours()),
     "groups": structured("sudoku-4x4", mixer=Groups()),
-    "candidates": structured("sudoku-4x4", mixer=Groups(), sites=Candidates()),
+    "candidates": structured("sudoku-4x4", mixer=Groups(), sites=CandidateSites()),
 }
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from eqr.errors import UserError
 from eqr.model import systems
-from eqr.model.config import Candidates as Sites
+from eqr.model.config import CandidateSites as Sites
 from eqr.model.mixers import Groups
 from eqr.model.reasoner import Reasoner
 from eqr.solve import Budget, Candidates, Engine, FirstToHalt, HaltHead, Puzzle, Status, rollout

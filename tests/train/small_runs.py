@@ -6,7 +6,7 @@ from eqr.model import systems
 from eqr.tasks import task_named
 from eqr.train.averaging import Averaging
 from eqr.train.optimizer import AdamAtan2, Rate
-from eqr.train.recipe import Evaluation, Generated, Recipe, Saving
+from eqr.train.recipe import EvaluationPlan, Generated, Recipe, Saving
 from eqr.train.schedule import SegmentedOnline
 
 
@@ -24,7 +24,7 @@ def small_recipe(*, model: dict[str, Any] | None = None, **fields: Any) -> Recip
         "averaging": Averaging(decay=0.9, warm_start=True),
         "rows": 6,
         "steps": 30,
-        "evaluation": Evaluation(every=10, depths=(1, 4), puzzles=16, test_puzzles=16),
+        "evaluation": EvaluationPlan(every=10, depths=(1, 4), puzzles=16, test_puzzles=16),
         "saving": Saving(checkpoint_every=7, log_every=5),
         "threads": 1,
         "device": "cpu",

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from eqr.cpu.row_executor import RowExecutor
 from eqr.errors import UserError
-from eqr.model.config import Candidates, FixedStart, LearnedStart, Positions, SingleState
+from eqr.model.config import CandidateSites, FixedStart, LearnedStart, Positions, SingleState
 from eqr.model.mixers import Attention, Groups
 from eqr.model.systems import EQR_PATH
 from eqr.runs import RunFolder
@@ -28,7 +28,7 @@ MODELS = {
     "two-level": {},
     "single-state": {"recurrence": SingleState(cycles=2, applications=2)},
     "attention": {"mixer": Attention(), "positions": Positions.LEARNED, "heads": 2},
-    "candidates": {"mixer": Groups(hidden=16), "sites": Candidates()},
+    "candidates": {"mixer": Groups(hidden=16), "sites": CandidateSites()},
 }
 
 

@@ -16,7 +16,7 @@ from eqr.errors import UserError
 
 if TYPE_CHECKING:
     from eqr.data import PuzzleSet
-    from eqr.measure.evaluate import Filler, Sweep
+    from eqr.measure.evaluate import BudgetSweep, Filler
     from eqr.measure.scores import Evaluation, Scored
     from eqr.measure.statistics import Estimate
 
@@ -86,11 +86,11 @@ def evaluate(
 
 def _sweep(
     depth: str | None, breadth: str, halt: str, select: list[str] | None, budget: dict[str, Any]
-) -> "Sweep":
-    from eqr.measure.evaluate import Sweep
+) -> "BudgetSweep":
+    from eqr.measure.evaluate import BudgetSweep
 
     depths = () if depth is None else _numbers(depth, "--depth")
-    return Sweep.asked(depths, _numbers(breadth, "--breadth"), halt=halt, select=select or (), **budget)
+    return BudgetSweep.asked(depths, _numbers(breadth, "--breadth"), halt=halt, select=select or (), **budget)
 
 
 def _run(
@@ -98,7 +98,7 @@ def _run(
     data: Path | None,
     split: str,
     limit: int | None,
-    sweep: "Sweep",
+    sweep: "BudgetSweep",
     out: Path | None,
     slots: int,
     device: str,
@@ -177,7 +177,7 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
     return numbers
 
 
-def _default_out(model: str, reasoner: Any, puzzles: "PuzzleSet", sweep: "Sweep", split: str) -> Path:
+def _default_out(model: str, reasoner: Any, puzzles: "PuzzleSet", sweep: "BudgetSweep", split: str) -> Path:
     from eqr.measure.code import code_digest
     from eqr.measure.table import model_digest
     from eqr.model.lookup import local_model, shipped

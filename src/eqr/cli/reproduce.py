@@ -118,23 +118,18 @@ def reproduce(
     from eqr.experiments.store import Store
 
     kept = Store(store or (SMOKE / "store" if smoke else Path("runs") / "store"))
-    limit = None if time_limit is None else seconds(time_limit)
     plan = make_plan(experiments, "lab", seeds=seeds, smoke=smoke)
     if reuse and not smoke:
-        from eqr.experiments.restore import restore
-
-        count = restore(plan, kept, folder)
-        print(f"{count} runs are taken from {folder}: their numbers, without weights", file=sys.stderr)
+        put_back(plan, kept, folder)
     if dry_run:
         print_plan(plan, kept, as_json)
         return
     accept(plan, kept, accept_store or reuse)
-    options: dict[str, Any] = {"seeds": seeds, "smoke": smoke, "time_limit": limit, "quiet": as_json}
+    options: dict[str, Any] = {"seeds": seeds, "smoke": smoke, "quiet": as_json}
+    options["time_limit"] = None if time_limit is None else seconds(time_limit)
     with executor_for(on, shared, workers) as executor:
         report = reproduced(experiments, executor, store=kept, out=folder, **options)
-    print(json.dumps(_as_json(report, folder), indent=2) if as_json else _text(report, folder))
-    if report.failed:
-        raise typer.Exit(1)
+    _conclude(report, folder, as_json)
 
 
 @contextmanager
@@ -170,6 +165,14 @@ def require_workers(workers: int | None) -> None:
     """Say so if the number of runs side by side is none."""
     if workers is not None and workers < 1:
         raise UserError(f"--workers {workers}: at least 1")
+
+
+def put_back(plan: "Plan", store: "Store", results: Path) -> None:
+    """Take what results show for the runs of a plan, and say how many that were."""
+    from eqr.experiments.restore import restore
+
+    count = restore(plan, store, results)
+    print(f"{count} runs are taken from {results}: their numbers, without weights", file=sys.stderr)
 
 
 def accept(plan: "Plan", store: "Store", accepted: bool) -> None:
@@ -263,6 +266,13 @@ def _print_list(folder: Path, as_json: bool) -> None:
             f"{row['item']:<4} {row['verdict']:<10} {row['shows']}  ({', '.join(CLAIMS[row['item']].items)})"
         )
     print("\nMinutes are of one core beyond runs that items share; two cores take half.")
+
+
+def _conclude(report: "Report", out: Path, as_json: bool) -> None:
+    """Say what came of it, and fail if a run did."""
+    print(json.dumps(_as_json(report, out), indent=2) if as_json else _text(report, out))
+    if report.failed:
+        raise typer.Exit(1)
 
 
 def _as_json(report: "Report", out: Path) -> dict[str, Any]:

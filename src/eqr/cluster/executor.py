@@ -14,7 +14,7 @@ from typing import Any
 from eqr.cluster.shared import SharedPlace
 from eqr.cluster.tasks import do_job
 from eqr.errors import UserError
-from eqr.experiments.executor import GRACE, POLL, Outcome, Watcher
+from eqr.experiments.executor import GRACE, POLL, JobOutcome, Watcher
 from eqr.experiments.jobs import Job
 from eqr.experiments.store import Store
 from eqr.experiments.versions import code_version
@@ -33,7 +33,9 @@ class RayExecutor:
         self._ray = ray
         self._shared = None if shared is None else SharedPlace(shared)
 
-    def run(self, jobs: Sequence[Job], store: Store, watcher: Watcher, *, until: float) -> Iterator[Outcome]:
+    def run(
+        self, jobs: Sequence[Job], store: Store, watcher: Watcher, *, until: float
+    ) -> Iterator[JobOutcome]:
         """Hand all jobs to Ray and yield their outcomes as they come."""
         with self._marked(store) as marker:
             crew = _Crew(self._ray, store, self._shared)
@@ -98,13 +100,13 @@ class _Crew:
         )
         self.jobs[task.remote(asked)] = job
 
-    def ended(self, seconds: float) -> Iterator[Outcome]:
+    def ended(self, seconds: float) -> Iterator[JobOutcome]:
         """Wait a moment and yield what has ended."""
         ready, _ = self._ray.wait(list(self.jobs), num_returns=len(self.jobs), timeout=seconds)
         for task in ready:
             yield self._outcome(task, self.jobs.pop(task))
 
-    def _outcome(self, task: Any, job: Job) -> Outcome:
+    def _outcome(self, task: Any, job: Job) -> JobOutcome:
         errors = self._ray.exceptions
         try:
             said = self._ray.get(task)
@@ -120,7 +122,7 @@ class _Crew:
         if self._shared is not None:
             self._shared.pull(job.key, self._store, checkpoints=False)
         seconds = time.monotonic() - self._began.pop(job.key, time.monotonic())
-        return Outcome(job, failed=said.get("failed"), stopped="stopped" in said, seconds=seconds)
+        return JobOutcome(job, failed=said.get("failed"), stopped="stopped" in said, seconds=seconds)
 
     def seen(self) -> tuple[list[Job], int]:
         """Return the jobs that some worker says it has, and how many are still to be begun."""
@@ -145,7 +147,7 @@ class _Crew:
             for task in self.jobs:
                 self._ray.cancel(task)
 
-    def rest(self) -> Iterator[Outcome]:
+    def rest(self) -> Iterator[JobOutcome]:
         """Yield what ends within the grace, then let go."""
         deadline = time.monotonic() + GRACE
         while self.jobs and time.monotonic() < deadline:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eqr.model.reasoner import Reasoner
-    from eqr.solve.gather import Block
+    from eqr.solve.gather import CandidateBlock
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
@@ -71,7 +71,7 @@ def unshared(where: str, place: str) -> str:
     )
 
 
-def run_part(told: dict[str, Any], number: int) -> "tuple[Block, float, str] | str":
+def run_part(told: dict[str, Any], number: int) -> "tuple[CandidateBlock, float, str] | str":
     """Run one part of a candidates table; return it, its seconds and its place, or what is wrong."""
     os.environ.update(ONE_THREAD)
     import time

@@ -8,7 +8,7 @@ _ZERO, _ABSENT = F4(0.0), -1
 _STATES, _SLOPES = 4, 5
 
 
-class Plan(NamedTuple):
+class CarryPlan(NamedTuple):
     """Sizes and tables of a segment."""
 
     sites: int
@@ -133,7 +133,7 @@ def _open_sites(plan, sizes, new_sizes, x, low, count, items, places, factors):
                     made += 1
         begin += sizes[family]
         new_sizes[family] = made - first
-    return Plan(
+    return CarryPlan(
         found, 1, plan.width, plan.blocks, plan.hidden, plan.wide, plan.tracked, 1, plan.arms, 0, made,
         tables + 8 * found * plan.most_memberships, plan.most_members, factors, tables,
         plan.most_memberships, 1,

@@ -20,7 +20,8 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
-from typing import Protocol, Self, TypeVar
+from types import TracebackType
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import torch
 
@@ -86,6 +87,22 @@ def _stay_on_this_thread(others: int) -> None:
 
 _others: dict[int, ThreadPoolExecutor] = {}
 """By process: threads do not survive a fork. Their thread begins when it is first used."""
+
+
+class _Postponed(NamedTuple):
+    """Keeps what a piece raises until all threads are done with theirs."""
+
+    failed: dict[int, BaseException]
+    place: int
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        if error is not None:
+            self.failed[self.place] = error
+        return True
 
 
 class RowExecutor:
@@ -163,10 +180,8 @@ class RowExecutor:
         def take(context: Context) -> None:
             with modes.entered():
                 for place, cut in waiting:
-                    try:
+                    with _Postponed(failed, place):
                         found[place] = context.run(work, cut)
-                    except BaseException as error:
-                        failed[place] = error
 
         # a context can only be inside one thread at a time, hence a copy for each; the caller works too:
         # a thread that sleeps takes long to wake, beside the pieces of a small model

@@ -13,7 +13,6 @@ from eqr.errors import UserError
 from eqr.progress import progress
 from eqr.signals import deferred_interrupts
 from eqr.tasks.base import PAD, Task, Tokens
-from eqr.tasks.sudoku import Sudoku
 
 CHUNK = 512
 
@@ -40,19 +39,8 @@ def _require_sound(
     if bad.any():
         row = int(rows[np.argmax(bad)])
         raise UserError(f"{where(row)}: {_reason(task, inputs[row], labels[row])}")
-    if isinstance(task, Sudoku):
-        for row in rows.tolist():
-            _require_unique(task, inputs[row], where(row))
-        return
-    from eqr.tasks.maze import MazeUnique  # loads numba, as every maze task has by now
-
-    if isinstance(task, MazeUnique):
-        several = task.shortest_paths(inputs[rows]) > 1
-        if several.any():
-            raise UserError(
-                f"{where(int(rows[np.argmax(several)]))}: the maze has several shortest paths, {task.name} "
-                "promises one; import it as maze-1k with --task, or remove the row"
-            )
+    for row in rows.tolist():  # one by one: a search that gives up is about the row that it was at
+        _require_one_answer(task, inputs[row], where(row))
 
 
 def _unsolved(task: Task, inputs: Tokens, labels: Tokens) -> NDArray[np.bool_]:
@@ -72,13 +60,12 @@ def _reason(task: Task, puzzle: Tokens, answer: Tokens) -> str:
     return f"the answer does not solve its puzzle: {wrong}; correct or remove the row"
 
 
-def _require_unique(task: Sudoku, puzzle: Tokens, where: str) -> None:
+def _require_one_answer(task: Task, puzzle: Tokens, where: str) -> None:
     try:
-        solutions = task.solve(puzzle, limit=2).solutions
+        answers = task.count_answers(puzzle[None])
     except UserError as error:
         raise UserError(f"{where}: {error}") from None
-    if solutions != 1:
-        many = "no solution" if solutions == 0 else "several solutions"
-        raise UserError(
-            f"{where}: the puzzle has {many}, it must have exactly one; correct or remove the row"
-        )
+    if answers is None or answers[0] == 1:
+        return
+    many, then = ("several answers", task.if_ambiguous) if answers[0] else ("no answer", "remove the row")
+    raise UserError(f"{where}: the puzzle has {many}, {task.name} promises exactly one; {then}")

@@ -25,7 +25,7 @@ REQUIRED = ("question", "answer")
 LARGEST = {"rating": 2**31 - 1, "source names": 2**15}
 
 
-class Row(NamedTuple):
+class CsvRow(NamedTuple):
     """One line of the file as text."""
 
     line: int
@@ -110,7 +110,7 @@ def _renamed(columns: Mapping[str, str]) -> dict[str, str]:
     return theirs if columns else {}
 
 
-def _survey(path: Path, renamed: Mapping[str, str]) -> tuple[Row, int]:
+def _survey(path: Path, renamed: Mapping[str, str]) -> tuple[CsvRow, int]:
     """The first row, and how many there are."""
     rows = _rows(path, renamed)
     first = next(rows, None)
@@ -161,7 +161,7 @@ def _rating(text: str, where: str) -> int:
     return int(text)
 
 
-def _rows(path: Path, renamed: Mapping[str, str]) -> Iterator[Row]:
+def _rows(path: Path, renamed: Mapping[str, str]) -> Iterator[CsvRow]:
     """Stream the rows; bad columns, encoding or quoting are errors that name the line."""
     try:
         with regular_file(path).open(encoding="utf-8-sig", newline="") as file:
@@ -175,7 +175,7 @@ def _rows(path: Path, renamed: Mapping[str, str]) -> Iterator[Row]:
                     )
                 row = dict(zip(columns, cells, strict=True))
                 row.pop("", None)
-                yield Row(reader.line_num, **{"source": "csv", "rating": "0", **row})
+                yield CsvRow(reader.line_num, **{"source": "csv", "rating": "0", **row})
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:

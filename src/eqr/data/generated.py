@@ -10,7 +10,7 @@ import numpy as np
 
 from eqr.data.puzzles import BLANK, PuzzleSet
 from eqr.data.splits import Splits
-from eqr.data.workers import Block, Blocks
+from eqr.data.workers import Blocks, GeneratedBlock
 from eqr.errors import UserError
 from eqr.progress import progress
 from eqr.tasks.base import Generate, Task
@@ -75,10 +75,10 @@ def _require_solved(task: Task, puzzles: PuzzleSet, split: str) -> None:
         )
 
 
-def _one_stream(task: Task, options: Generate | None, seed: int) -> Iterator[Block]:
+def _one_stream(task: Task, options: Generate | None, seed: int) -> Iterator[GeneratedBlock]:
     instances = task.generate(np.random.default_rng(seed), options)
     while True:
-        yield Block.drawn(instances)
+        yield GeneratedBlock.drawn(instances)
 
 
 class _Sorter:
@@ -86,7 +86,7 @@ class _Sorter:
 
     def __init__(self, task: Task, sizes: dict[str, int], *, in_turn: bool) -> None:
         self._task, self._sizes, self._in_turn = task, sizes, in_turn
-        self._kept: dict[str, list[tuple[Block, int]]] = {name: [] for name in sizes}
+        self._kept: dict[str, list[tuple[GeneratedBlock, int]]] = {name: [] for name in sizes}
         self._home: dict[bytes, str] = {}
         self._kinds = dict.fromkeys(sizes, 0)
         self._inputs: set[bytes] = set()
@@ -107,7 +107,7 @@ class _Sorter:
             return roomy[0]
         return min(roomy, key=lambda name: (self._kinds[name] / self._sizes[name], -self._sizes[name]))
 
-    def add(self, block: Block) -> int:
+    def add(self, block: GeneratedBlock) -> int:
         """Keep what is new in a block and return how many that was."""
         added = 0
         kinds = self._task.canonical(block.inputs)
@@ -121,7 +121,7 @@ class _Sorter:
                 self._give_up_when_stuck()
         return added
 
-    def _keep(self, block: Block, row: int, kind: bytes) -> bool:
+    def _keep(self, block: GeneratedBlock, row: int, kind: bytes) -> bool:
         identity = block.identities[row].tobytes()
         key, kind = block.inputs[row].tobytes() + identity, kind + identity
         home = self._home.get(kind) or self._home_of_new()

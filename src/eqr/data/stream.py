@@ -14,7 +14,7 @@ import numpy as np
 
 from eqr.data.batches import Batch
 from eqr.data.puzzles import PuzzleSet
-from eqr.data.workers import ROWS, Block, Blocks, kinds, require_workers
+from eqr.data.workers import ROWS, Blocks, GeneratedBlock, kinds, require_workers
 from eqr.errors import UserError
 from eqr.tasks.base import Generate, Task
 
@@ -123,7 +123,7 @@ class GeneratedStream:
         return _batch(next(self._blocks), number).rows(slice(offset, None))
 
 
-def _batch(block: Block, number: int) -> Batch:
+def _batch(block: GeneratedBlock, number: int) -> Batch:
     positions = np.arange(number * ROWS, number * ROWS + len(block), dtype=np.int64)
     return Batch(
         inputs=block.inputs,

@@ -41,7 +41,7 @@ WORKERS_PER_CORE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class GeneratedBlock:
     """Freshly generated puzzles as arrays, one row each."""
 
     inputs: Tokens
@@ -96,13 +96,15 @@ def kinds(task: Task, inputs: Tokens, identities: NDArray[np.int32]) -> list[byt
     ]
 
 
-def make_block(task: Task, options: Generate | None, seed: int, held_out: Kinds, number: int) -> Block:
+def make_block(
+    task: Task, options: Generate | None, seed: int, held_out: Kinds, number: int
+) -> GeneratedBlock:
     """Generate block `number` of a seed's endless sequence, without puzzles of the kinds held out."""
     instances = task.generate(np.random.default_rng([seed, number]), options)
     taken = _draw(instances, ROWS)
     refused = 0
     while held_out:
-        block = Block.of(taken)
+        block = GeneratedBlock.of(taken)
         alike = [kind in held_out for kind in kinds(task, block.inputs, block.identities)]
         if not any(alike):
             break
@@ -115,7 +117,7 @@ def make_block(task: Task, options: Generate | None, seed: int, held_out: Kinds,
             )
         taken = [instance for instance, old in zip(taken, alike, strict=True) if not old]
         taken += _draw(instances, ROWS - len(taken))
-    return Block.of(taken)
+    return GeneratedBlock.of(taken)
 
 
 def require_workers(count: int) -> None:
@@ -147,10 +149,10 @@ class Blocks:
         require_workers(workers)
         self._workers = _start_workers(self._job, workers, start)
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[GeneratedBlock]:
         return self
 
-    def __next__(self) -> Block:
+    def __next__(self) -> GeneratedBlock:
         number = self._next
         self._next += 1
         if not self._workers:
@@ -166,7 +168,7 @@ class Blocks:
         if isinstance(block, UserError):
             self.close()
             raise block
-        assert isinstance(block, Block)
+        assert isinstance(block, GeneratedBlock)
         return block
 
     def close(self) -> None:

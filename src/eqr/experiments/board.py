@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from eqr.experiments.executor import Executor, Outcome
+from eqr.experiments.executor import Executor, JobOutcome
 from eqr.experiments.jobs import Job
 from eqr.experiments.store import Store
 from eqr.progress import LOG_SECONDS
@@ -28,7 +28,7 @@ class Tally:
     stopped: int = 0
     """Runs that were not reached, or were asked to stop, and go on next time."""
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: JobOutcome) -> None:
         """Count one that ended."""
         if outcome.failed is not None:
             self.failed[outcome.job.label] = outcome.failed
@@ -46,7 +46,7 @@ def watched(
     *,
     time_limit: float | None = None,
     quiet: bool = False,
-) -> Iterator[Outcome]:
+) -> Iterator[JobOutcome]:
     """Get jobs done while a board shows them, and yield each outcome once it is counted."""
     until = time.monotonic() + (time_limit if time_limit is not None else float("inf"))
     with Board(store, len(jobs), quiet=quiet) as board:
@@ -61,7 +61,7 @@ class Board:
 
     def __init__(self, store: Store, total: int, *, quiet: bool = False) -> None:
         self.store, self.total, self.quiet = store, total, quiet
-        self.ended: list[Outcome] = []
+        self.ended: list[JobOutcome] = []
         self._began = self._said = time.monotonic()
         self._first: dict[str, tuple[float, int]] = {}
         self._live: Any = None
@@ -81,7 +81,7 @@ class Board:
         if self._live is not None:
             self._live.stop()
 
-    def end(self, outcome: Outcome) -> None:
+    def end(self, outcome: JobOutcome) -> None:
         """Take note of a job that ended; say at once if it failed."""
         self.ended.append(outcome)
         if outcome.failed is not None and not self.quiet:

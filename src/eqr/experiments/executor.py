@@ -29,7 +29,7 @@ GRACE = 60.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """How a job ended."""
 
     job: Job
@@ -50,7 +50,9 @@ class Watcher(Protocol):
 class Executor(Protocol):
     """Does jobs."""
 
-    def run(self, jobs: Sequence[Job], store: Store, watcher: Watcher, *, until: float) -> Iterator[Outcome]:
+    def run(
+        self, jobs: Sequence[Job], store: Store, watcher: Watcher, *, until: float
+    ) -> Iterator[JobOutcome]:
         """Yield an outcome for each job; after `until` (`time.monotonic`) none begins and all stop."""
 
 
@@ -60,7 +62,9 @@ class LocalExecutor:
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or os.cpu_count() or 1
 
-    def run(self, jobs: Sequence[Job], store: Store, watcher: Watcher, *, until: float) -> Iterator[Outcome]:
+    def run(
+        self, jobs: Sequence[Job], store: Store, watcher: Watcher, *, until: float
+    ) -> Iterator[JobOutcome]:
         """Keep every worker busy until the jobs or the time are over."""
         waiting = deque(jobs)
         crew: list[_Worker] = []
@@ -81,8 +85,8 @@ class LocalExecutor:
             _end(crew)
 
 
-def _stopped(jobs: Sequence[Job]) -> Iterator[Outcome]:
-    return (Outcome(job, stopped=True) for job in list(jobs))
+def _stopped(jobs: Sequence[Job]) -> Iterator[JobOutcome]:
+    return (JobOutcome(job, stopped=True) for job in list(jobs))
 
 
 def _free(crew: "list[_Worker]", most: int, store: Store, lines: "Lines") -> "_Worker | None":
@@ -96,7 +100,7 @@ def _free(crew: "list[_Worker]", most: int, store: Store, lines: "Lines") -> "_W
     return crew[-1]
 
 
-def _heard(lines: "Lines") -> Iterator[Outcome]:
+def _heard(lines: "Lines") -> Iterator[JobOutcome]:
     """Wait a moment for a worker to say something, and return the outcome if it is one."""
     try:
         worker, line = lines.get(timeout=POLL)
@@ -161,7 +165,7 @@ class _Worker:
             self.process.stdin.write(json.dumps(job.to_json()) + "\n")
             self.process.stdin.flush()
 
-    def hear(self, line: str | None) -> Outcome | None:
+    def hear(self, line: str | None) -> JobOutcome | None:
         """Take a line; its end without an answer is a failure of the job it had."""
         said: dict[str, Any] = {"failed": self._last_words()} if line is None else json.loads(line)
         self.stopping |= line is None
@@ -170,7 +174,7 @@ class _Worker:
         job, self.job = self.job, None
         stopped = bool(said.get("stopped")) or (line is None and self.process.returncode == 0)
         reason = None if stopped else said.get("failed")
-        return Outcome(job, failed=reason, stopped=stopped, seconds=time.monotonic() - self.began)
+        return JobOutcome(job, failed=reason, stopped=stopped, seconds=time.monotonic() - self.began)
 
     def stop(self) -> None:
         """Close the input: the process finishes what it must and ends."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eqr.experiments.experiment import Cell, Column, Row
-from eqr.experiments.judge import Summary
+from eqr.experiments.judge import SeedMean
 from eqr.experiments.store import Kept
 from eqr.experiments.tables import Table, cell_name
 from eqr.measure.style import (
@@ -216,13 +216,13 @@ def _goes_below(table: Table, column: Column) -> bool:
     return any(value < 0 for name in names for value in table.values.get(name, {}).values())
 
 
-def _summary(table: Table, row: Row, column: Column) -> Summary | None:
+def _summary(table: Table, row: Row, column: Column) -> SeedMean | None:
     if row.only is not None and column.name not in row.only:
         return None
     return table.summary(Cell(experiment=table.experiment, row=row, column=column))
 
 
-def _line(axes: "Axes", found: Sequence[tuple[float, Summary]], color: str, mark: str, name: str) -> None:
+def _line(axes: "Axes", found: Sequence[tuple[float, SeedMean]], color: str, mark: str, name: str) -> None:
     if not found:
         return
     found = sorted(found, key=lambda pair: pair[0])
@@ -235,7 +235,7 @@ def _line(axes: "Axes", found: Sequence[tuple[float, Summary]], color: str, mark
     axes.fill_between(places, lows, highs, color=color, alpha=0.15, lw=0)
 
 
-def _whisker(axes: "Axes", place: float, found: Summary) -> None:
+def _whisker(axes: "Axes", place: float, found: SeedMean) -> None:
     if found.low is not None and found.high is not None:
         axes.plot([found.low, found.high], [place, place], color="#222222", lw=1.1)
 

@@ -27,7 +27,7 @@ T95 = (
 
 
 @dataclass(frozen=True)
-class Summary:
+class SeedMean:
     """A mean over seeds; without a second seed there is no interval."""
 
     mean: float
@@ -36,19 +36,19 @@ class Summary:
     n: int
 
 
-def summary(values: Sequence[float]) -> Summary | None:
+def summary(values: Sequence[float]) -> SeedMean | None:
     """Return mean and 95% t-interval; None without values."""
     if not values:
         return None
     middle, n = mean(values), len(values)
     if n == 1:
-        return Summary(middle, None, None, 1)
+        return SeedMean(middle, None, None, 1)
     t = T95[n - 2] if n - 2 < len(T95) else 1.96 + 2.5 / (n - 1)
     half = t * stdev(values) / sqrt(n)
-    return Summary(middle, middle - half, middle + half, n)
+    return SeedMean(middle, middle - half, middle + half, n)
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     """What our runs say about a claim."""
 
     SUPPORTED = "supported"
@@ -61,8 +61,8 @@ class Judged:
     """A contrast with its verdict and the numbers that decided it."""
 
     contrast: Contrast
-    verdict: Verdict
-    found: Summary | None
+    verdict: ClaimVerdict
+    found: SeedMean | None
     reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -82,32 +82,34 @@ def judge(contrast: Contrast, values: Values) -> Judged:
     signed = [(1, cell) for cell in contrast.plus] + [(-1, cell) for cell in contrast.minus]
     missing = [cell for _, cell in signed if not values.get(cell)]
     if missing:
-        return Judged(contrast, Verdict.UNDECIDED, None, f"not run: {missing[0]}")
+        return Judged(contrast, ClaimVerdict.UNDECIDED, None, f"not run: {missing[0]}")
     seeds = sorted(set.intersection(*(set(values[cell]) for _, cell in signed)))
     found = summary([sum(sign * values[cell][seed] for sign, cell in signed) for seed in seeds])
     if found is None or found.low is None or found.high is None or found.n < LEAST_SEEDS:
-        return Judged(contrast, Verdict.UNDECIDED, found, f"fewer than {LEAST_SEEDS} seeds have every cell")
+        return Judged(
+            contrast, ClaimVerdict.UNDECIDED, found, f"fewer than {LEAST_SEEDS} seeds have every cell"
+        )
     return Judged(contrast, _side(contrast, found.low, found.high), found)
 
 
-def _side(contrast: Contrast, low: float, high: float) -> Verdict:
+def _side(contrast: Contrast, low: float, high: float) -> ClaimVerdict:
     above = contrast.above if contrast.above is not None else float("-inf")
     below = contrast.below if contrast.below is not None else float("inf")
     if above < low and high < below:
-        return Verdict.SUPPORTED
+        return ClaimVerdict.SUPPORTED
     # a difference of exactly nothing, such as two rows at 0%, is no evidence either way
-    return Verdict.REFUTED if high < above or below < low else Verdict.UNDECIDED
+    return ClaimVerdict.REFUTED if high < above or below < low else ClaimVerdict.UNDECIDED
 
 
-def verdict(parts: Sequence[Judged]) -> Verdict:
+def verdict(parts: Sequence[Judged]) -> ClaimVerdict:
     """Return the verdict of a claim: all its contrasts must hold, one that fails refutes it."""
     kinds = {part.verdict for part in parts}
-    if Verdict.REFUTED in kinds:
-        return Verdict.REFUTED
-    return Verdict.SUPPORTED if kinds == {Verdict.SUPPORTED} else Verdict.UNDECIDED
+    if ClaimVerdict.REFUTED in kinds:
+        return ClaimVerdict.REFUTED
+    return ClaimVerdict.SUPPORTED if kinds == {ClaimVerdict.SUPPORTED} else ClaimVerdict.UNDECIDED
 
 
-def judge_claim(claim: Claim, values: Values) -> tuple[Verdict, list[Judged]]:
+def judge_claim(claim: Claim, values: Values) -> tuple[ClaimVerdict, list[Judged]]:
     """Decide a claim from values."""
     parts = [judge(contrast, values) for contrast in claim.contrasts]
     return verdict(parts), parts

@@ -98,7 +98,7 @@ class Final(Look):
     kind: Literal["final"] = "final"
 
 
-class Trajectory(Look):
+class Decoding(Look):
     """Decode one start of the first test puzzle after every segment."""
 
     kind: Literal["trajectory"] = "trajectory"
@@ -137,7 +137,7 @@ class Puzzles(Look):
 
 
 AnyLook = Annotated[
-    Solve | Modes | Curve | Final | Trajectory | Shape | Cost | Puzzles, Field(discriminator="kind")
+    Solve | Modes | Curve | Final | Decoding | Shape | Cost | Puzzles, Field(discriminator="kind")
 ]
 
 

@@ -19,6 +19,7 @@ from eqr.experiments.looks import (
     RATINGS,
     Cost,
     Curve,
+    Decoding,
     Final,
     Found,
     Look,
@@ -26,7 +27,6 @@ from eqr.experiments.looks import (
     Puzzles,
     Shape,
     Solve,
-    Trajectory,
     rated,
 )
 from eqr.experiments.score import mode_numbers, numbers_of, within
@@ -40,7 +40,6 @@ from eqr.runs import RunFolder
 from eqr.solve import Budget, Solver, load_reasoner, parse_halting
 from eqr.solve.candidates import Candidates
 from eqr.tasks import task_named
-from eqr.tasks.maze import Maze
 from eqr.train.recipe import Recipe
 from eqr.train.sources import load_data
 
@@ -165,7 +164,7 @@ def _deepest(record: dict[str, Any]) -> float:
     return float(record[f"exact@{max(depths)}"])
 
 
-def _trajectory(look: Trajectory, seen: Seen) -> Found:
+def _trajectory(look: Decoding, seen: Seen) -> Found:
     puzzles = seen.puzzles(Solve(puzzles=1, first=True))
     solver = Solver(seen.model(), budget=Budget(depth=look.depth))
     frames = list(solver.trace(puzzles.inputs[0]))
@@ -202,12 +201,11 @@ def _puzzles(look: Puzzles, seen: Seen) -> Found:
         "rows": task.shape[0],
         "vocabulary": task.vocabulary,
     }
-    if task.clues_name is not None:
-        numbers["clues"] = float(task.clues(np.asarray(test.inputs)).mean())
-    if isinstance(task, Maze):
-        both = np.concatenate([np.asarray(splits[name].inputs) for name in ("train", "test")])
-        numbers["path length"] = float(task.path_lengths(both).mean())
-        numbers["unique"] = float((task.shortest_paths(np.asarray(test.inputs)) == 1).mean())
+    both = np.concatenate([np.asarray(splits[name].inputs) for name in ("train", "test")])
+    numbers |= {name: float(values.mean()) for name, values in task.measures(both).items()}
+    answers = task.measures(np.asarray(test.inputs)).get("shortest paths")
+    if answers is not None:
+        numbers["unique"] = float((answers == 1).mean())
     for low, high in RATINGS:
         numbers[rated("share", low, high)] = float(within(ratings, low, high).mean())
     drawn = [[test.inputs[index].tolist(), test.labels[index].tolist()] for index in range(look.drawn)]
@@ -219,7 +217,7 @@ _OBSERVE: dict[type[Look], Callable[[Any, Seen], Found]] = {
     Modes: _modes,
     Curve: _curve,
     Final: _final,
-    Trajectory: _trajectory,
+    Decoding: _trajectory,
     Puzzles: _puzzles,
     Shape: lambda _, seen: observe_shape(seen.recipe),
     Cost: lambda look, seen: observe_cost(look, seen.recipe),

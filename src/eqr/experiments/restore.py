@@ -61,14 +61,14 @@ def _put_back(
     record: dict[str, Any] = {}
     for place in places:
         run = runs[place.cell.experiment.item].get(place.key)
-        look = place.look.digest()
-        if run is None or look not in run["look_seconds"] or not isinstance(place.look, NUMBERS_ONLY):
+        name = place.look.digest()
+        if run is None or name not in run["look_seconds"] or not isinstance(place.look, NUMBERS_ONLY):
             return False
         record = run
         experiment, row, column = place.cell.experiment, place.cell.row, place.cell.column
         value = shown.get(cell_name(experiment, row, column), {}).get(place.seed)
         if value is not None:  # what does not occur has none
-            found[look][place.number] = value / 100 if column.percent else value
+            found[name][place.number] = value / 100 if column.percent else value
     entry = store[job.key]
     fields = ("code", "machine", "steps", "parameters", "core_seconds")
     told = {name: record[name] for name in fields if name in record}

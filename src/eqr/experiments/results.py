@@ -16,7 +16,7 @@ from eqr.errors import UserError
 from eqr.experiments.catalogue import CLAIMS, EXPERIMENTS
 from eqr.experiments.experiment import Claim, Experiment
 from eqr.experiments.figures import draw, save
-from eqr.experiments.judge import Judged, Values, Verdict, judge_claim
+from eqr.experiments.judge import ClaimVerdict, Judged, Values, judge_claim
 from eqr.experiments.plan import Place
 from eqr.experiments.store import Kept, Store
 from eqr.experiments.tables import TABLE, VALUES, Table, cell_name, read_table
@@ -142,7 +142,7 @@ def read_values(folder: Path) -> dict[str, dict[int, float]]:
     return values
 
 
-def verdicts(values: Values) -> dict[str, tuple[Verdict, list[Judged]]]:
+def verdicts(values: Values) -> dict[str, tuple[ClaimVerdict, list[Judged]]]:
     """Judge every claim from values."""
     return {item: judge_claim(claim, values) for item, claim in CLAIMS.items()}
 
@@ -167,7 +167,7 @@ def write_overview(folder: Path, *, smoke: bool) -> None:
         temporary.write_text(overview(folder, judged, smoke=smoke), encoding="utf-8")
 
 
-def overview(folder: Path, judged: Mapping[str, tuple[Verdict, list[Judged]]], *, smoke: bool) -> str:
+def overview(folder: Path, judged: Mapping[str, tuple[ClaimVerdict, list[Judged]]], *, smoke: bool) -> str:
     """Return the page of all results."""
     done = {item: read_table(experiment, folder / item) for item, experiment in EXPERIMENTS.items()}
     minutes = total_minutes([folder / item for item in done])
@@ -178,7 +178,7 @@ def overview(folder: Path, judged: Mapping[str, tuple[Verdict, list[Judged]]], *
         "verdict follows from declared contrasts over seeds (95% t-intervals), by code: *supported* and "
         "*refuted* are about these small models in the regime that each page states."
     )
-    counts = {kind: sum(verdict is kind for verdict, _ in judged.values()) for kind in Verdict}
+    counts = {kind: sum(verdict is kind for verdict, _ in judged.values()) for kind in ClaimVerdict}
     parts.append(
         ", ".join(f"{count} {kind}" for kind, count in counts.items())
         + f". Cost: {minutes:,.0f} core-minutes."
@@ -196,7 +196,7 @@ def overview(folder: Path, judged: Mapping[str, tuple[Verdict, list[Judged]]], *
     return "\n\n".join(parts) + "\n"
 
 
-def _claim_table(judged: Mapping[str, tuple[Verdict, list[Judged]]]) -> str:
+def _claim_table(judged: Mapping[str, tuple[ClaimVerdict, list[Judged]]]) -> str:
     lines = ["| | claim | verdict | what decided |", "| --- | --- | --- | --- |"]
     for item, (verdict, parts) in judged.items():
         decided = "<br>".join(_decided(part) for part in parts)

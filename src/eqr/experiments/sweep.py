@@ -20,7 +20,7 @@ from eqr.experiments.board import Tally, watched
 from eqr.experiments.build import run_key
 from eqr.experiments.executor import Executor
 from eqr.experiments.jobs import Job
-from eqr.experiments.judge import Summary, summary
+from eqr.experiments.judge import SeedMean, summary
 from eqr.experiments.looks import Final
 from eqr.experiments.plan import Plan
 from eqr.experiments.store import Store
@@ -170,7 +170,7 @@ def gathered(sweep: Sweep, store: Store) -> list[dict[str, Any]]:
     return records
 
 
-def _mean(by_seed: dict[int, float]) -> Summary:
+def _mean(by_seed: dict[int, float]) -> SeedMean:
     found = summary([by_seed[seed] for seed in sorted(by_seed)])
     assert found is not None
     return found

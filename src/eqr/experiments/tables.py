@@ -12,7 +12,7 @@ from typing import Any
 
 from eqr.errors import UserError
 from eqr.experiments.experiment import Cell, Column, Experiment, Row
-from eqr.experiments.judge import Summary, summary
+from eqr.experiments.judge import SeedMean, summary
 from eqr.files import new_file
 
 VALUES, TABLE = "values.csv", "table"
@@ -38,7 +38,7 @@ class Table:
         name = cell_name(self.experiment, cell.row, cell.column)
         self.values.setdefault(name, {})[seed] = 100 * value if cell.column.percent else value
 
-    def summary(self, cell: Cell) -> Summary | None:
+    def summary(self, cell: Cell) -> SeedMean | None:
         """Return a cell's mean and interval."""
         by_seed = self.values.get(cell_name(self.experiment, cell.row, cell.column), {})
         return summary([by_seed[seed] for seed in sorted(by_seed)])

@@ -23,7 +23,7 @@ from eqr.cpu.row_executor import RowExecutor, one_thread, rows_per_cut, shared_e
 from eqr.measure.accounting import flops_per_block, flops_per_reading, flops_per_segment
 from eqr.measure.straightforward import PlainReasoner, PlainState
 from eqr.model import systems
-from eqr.model.config import STILL, Candidates, Path, ReasonerConfig
+from eqr.model.config import STILL, CandidateSites, Path, ReasonerConfig
 from eqr.model.fast import advance
 from eqr.model.mixers import Groups, Neighbours
 from eqr.model.reasoner import Reasoner
@@ -63,8 +63,8 @@ def _structured(task_name: str, width: int, **fields: Any) -> ReasonerConfig:
     return systems.eqr(task_named(task_name), width=width, **sizes, **fields)
 
 
-_CANDIDATES: dict[str, Any] = {"mixer": Groups(hidden=96), "sites": Candidates()}
-_LIVE: dict[str, Any] = {**_CANDIDATES, "sites": Candidates(live=True)}
+_CANDIDATES: dict[str, Any] = {"mixer": Groups(hidden=96), "sites": CandidateSites()}
+_LIVE: dict[str, Any] = {**_CANDIDATES, "sites": CandidateSites(live=True)}
 
 _told = partial(Size, tracked=3, times_plain=3.0)
 """What is told the structure runs short windows and should leave the plain composition far behind."""

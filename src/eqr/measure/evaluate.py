@@ -29,7 +29,7 @@ from eqr.progress import progress
 from eqr.solve.budget import Budget, usual_depth
 from eqr.solve.candidates import WINDOW, Candidates
 from eqr.solve.engine import SLOTS, Engine
-from eqr.solve.gather import Block, Gather
+from eqr.solve.gather import CandidateBlock, Gather
 from eqr.solve.halting import HaltingRule, parse_halting
 from eqr.solve.line import Puzzle
 from eqr.solve.selection import FirstToHalt, SelectionRule, named_selections, parse_selection
@@ -64,7 +64,7 @@ class Filler(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
+class BudgetSweep:
     """Which budgets to score, and how to choose among starts."""
 
     budget: Budget
@@ -84,7 +84,7 @@ class Sweep:
         halt: HaltingRule | str = "never",
         select: Sequence[str] = (),
         **dynamics: Any,
-    ) -> "Sweep":
+    ) -> "BudgetSweep":
         """Build a sweep from rules as typed on the command line; without `select`, all that fit are scored.
 
         `dynamics` are further fields of the budget: race, abreast, noise, damping, probe, seed.
@@ -103,7 +103,7 @@ class Sweep:
             rules["first-to-halt"] = FirstToHalt(abreast=budget.abreast)
         return cls(budget=budget, depths=tuple(depths), breadths=tuple(breadths), select=rules)
 
-    def for_model(self, config: ReasonerConfig) -> "Sweep":
+    def for_model(self, config: ReasonerConfig) -> "BudgetSweep":
         """Return the sweep with a depth, where nobody asked for one."""
         return self if self.depths else replace(self, depths=(usual_depth(config, Budget().depth),))
 
@@ -128,7 +128,7 @@ class Sweep:
 def evaluate(
     reasoner: Reasoner,
     puzzles: PuzzleSet,
-    sweep: Sweep,
+    sweep: BudgetSweep,
     out: Path,
     *,
     slots: int = SLOTS,
@@ -218,7 +218,7 @@ def run_parts(
     *,
     slots: int = SLOTS,
     cores: int | None = None,
-) -> Iterator[tuple[Block | None, int]]:
+) -> Iterator[tuple[CandidateBlock | None, int]]:
     """Run some parts of a table; yield each as it completes, or None, with the number of starts ended.
 
     A part runs by itself and in the pieces of a machine with `cores` cores (None: this one), so that its

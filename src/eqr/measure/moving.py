@@ -15,7 +15,7 @@ import numpy as np
 
 from eqr.errors import UserError
 from eqr.solve.solver import Frame
-from eqr.tasks.base import PAD, Look, Task, Tokens
+from eqr.tasks.base import PAD, Appearance, Task, Tokens
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,7 +36,7 @@ class _Page:
     """Where things are, in fine pixels."""
 
     task: Task
-    look: Look
+    look: Appearance
     step: int
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ResultRow:
     """One line of a table."""
 
     def to_json(self) -> dict[str, Any]:
@@ -18,7 +18,7 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScalingRow(Row):
+class ScalingRow(ResultRow):
     """What a depth and a breadth buy, choosing the start that has settled best (Top-1 converged)."""
 
     depth: int
@@ -35,7 +35,7 @@ class ScalingRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostRow(Row):
+class CostRow(ResultRow):
     """What a way of spending segments reaches, and at which price."""
 
     method: str
@@ -50,7 +50,7 @@ class CostRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompareRow(Row):
+class CompareRow(ResultRow):
     """A run at one budget beside the first run at the same; differences are None for the first itself."""
 
     run: str
@@ -75,7 +75,7 @@ class CompareRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BreadthRow(Row):
+class BreadthRow(ResultRow):
     """Expected accuracy of a selection rule over random subsets of `breadth` starts."""
 
     rule: str
@@ -87,7 +87,7 @@ class BreadthRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DifficultyRow(Row):
+class DifficultyRow(ResultRow):
     """Accuracy and depth used by puzzles whose rating lies in a range, both ends included."""
 
     rating_from: int
@@ -102,7 +102,7 @@ class DifficultyRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModeRow(Row):
+class ModeRow(ResultRow):
     """How many puzzles have a landscape mode; means over those puzzles, None without any."""
 
     mode: str
@@ -120,7 +120,7 @@ class ModeRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModeShareRow(Row):
+class ModeShareRow(ResultRow):
     """Share of the puzzles that have a landscape mode at a step of training."""
 
     step: int
@@ -131,7 +131,7 @@ class ModeShareRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrackingRow(Row):
+class TrackingRow(ResultRow):
     """How far training rows of one depth are from the attractor of the weights at that step."""
 
     step: int
@@ -145,7 +145,7 @@ class TrackingRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StabilityRow(Row):
+class StabilityRow(ResultRow):
     """What holds around the state that a start of one puzzle has reached (see `measure.stability`)."""
 
     puzzle: int
@@ -162,7 +162,7 @@ class StabilityRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainingCostRow(Row):
+class TrainingCostRow(ResultRow):
     """One row of the paper's training-cost table, evaluated per optimizer step of the whole batch."""
 
     variant: str

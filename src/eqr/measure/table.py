@@ -23,7 +23,7 @@ from eqr.measure.code import code_digest
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import Candidates
-from eqr.solve.gather import Block
+from eqr.solve.gather import CandidateBlock
 from eqr.tasks import task_named
 from eqr.value import Value
 
@@ -129,7 +129,7 @@ class CandidateTable:
         """Return the numbers of the parts that are not there yet."""
         return [number for number in range(self.manifest.parts) if not self._path(number).is_file()]
 
-    def write(self, block: Block, wall: float) -> None:
+    def write(self, block: CandidateBlock, wall: float) -> None:
         """Save a part, all of it or nothing."""
         with (
             new_file(self._path(block.first // self.manifest.part)) as temporary,
@@ -138,7 +138,7 @@ class CandidateTable:
             columns: dict[str, Any] = {**block.candidates.columns(), WALL: np.float64(wall)}
             np.savez(file, **columns)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[CandidateBlock]:
         """Yield the parts in order of puzzles; a missing one is an error."""
         missing = self.missing()
         if missing:
@@ -149,7 +149,7 @@ class CandidateTable:
         for number in range(self.manifest.parts):
             columns = self._read(number)
             del columns[WALL]
-            yield Block(number * self.manifest.part, Candidates(**columns))
+            yield CandidateBlock(number * self.manifest.part, Candidates(**columns))
 
     def seconds(self) -> float:
         """Return the seconds of work in all parts, summed over processes."""

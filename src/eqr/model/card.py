@@ -40,7 +40,7 @@ class Measured(Value):
         return float(self.depth * self.breadth) if self.mean_nfe is None else self.mean_nfe
 
 
-class Training(Value):
+class TrainingFacts(Value):
     """Where weights come from: the command that makes them again, and what it took."""
 
     command: str
@@ -55,7 +55,7 @@ def model_card(
     config: ReasonerConfig,
     parameters: int,
     measured: Sequence[Measured],
-    training: Training | None = None,
+    training: TrainingFacts | None = None,
 ) -> str:
     """Write the card as Markdown with the Hub's metadata on top."""
     parts = _metadata(config), _description(config, parameters), _origin(training), _numbers(measured), _use()
@@ -86,7 +86,7 @@ def _description(config: ReasonerConfig, parameters: int) -> list[str]:
     ]
 
 
-def _origin(training: Training | None) -> list[str]:
+def _origin(training: TrainingFacts | None) -> list[str]:
     if training is None:
         return []
     cores = f"{training.threads} CPU core{'s' if training.threads > 1 else ''}"

@@ -214,7 +214,7 @@ STILL = Path()
 """No damping and no noise."""
 
 
-class Candidates(Value):
+class CandidateSites(Value):
     """A site for each (cell, symbol) instead of each cell: renaming symbols only renames sites."""
 
     first: Annotated[int, Field(ge=1)] = 2
@@ -242,7 +242,7 @@ class ReasonerConfig(Value):
     blocks: Annotated[int, Field(ge=1, le=256)] = 2
     """Distinct blocks in each stack."""
     mixer: AnyMixer = Tokens()
-    sites: Candidates | None = None
+    sites: CandidateSites | None = None
     """What a state has a latent for: each cell (None) or each candidate of a cell."""
     positions: Positions = Positions.NONE
     heads: Size = 8

@@ -25,7 +25,7 @@ from eqr.model.state import State
 from eqr.model.structured import GroupMlp, NeighbourMlp
 
 if TYPE_CHECKING:
-    from eqr.cpu.carried import Plan
+    from eqr.cpu.carried import CarryPlan
 
 CACHE_NUMBERS = 1 << 20
 """Numbers of all states of the rows that are carried together. Fewer would fit a smaller cache, but sums over
@@ -254,12 +254,12 @@ class _Run:
 
 def _plan(
     mixer: NeighbourMlp | GroupMlp, segment: Segment, x: Tensor, weights: Sequence[Tensor], first: int
-) -> "Plan":
-    from eqr.cpu.carried import Plan
+) -> "CarryPlan":
+    from eqr.cpu.carried import CarryPlan
 
     along, live = mixer.along, isinstance(mixer, GroupMlp) and mixer.live
     sites, rows, width = x.shape
-    plan = Plan(
+    plan = CarryPlan(
         sites=sites,
         rows=rows,
         width=width,

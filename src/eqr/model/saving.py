@@ -16,7 +16,7 @@ from torch import nn
 from eqr.data.hub import download
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file, read_json, read_object, write_json
-from eqr.model.card import Measured, Training, model_card
+from eqr.model.card import Measured, TrainingFacts, model_card
 from eqr.model.config import ReasonerConfig
 from eqr.model.lookup import CONFIG, local_model
 from eqr.model.weights import fitted, load_weights, read_weights, stored_shapes, write_weights
@@ -30,7 +30,7 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
     config: ReasonerConfig
     measured: tuple[Measured, ...] = ()
     """What is known about these weights; travels with them."""
-    origin: Training | None = None
+    origin: TrainingFacts | None = None
     """Where they come from, if that is known."""
 
     def save_pretrained(
@@ -99,7 +99,7 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
             model.measured = tuple(Measured.from_json(row, where=str(files[MEASURED])) for row in rows)
         if files[TRAINING].is_file():
             where = str(files[TRAINING])
-            model.origin = Training.from_json(read_object(files[TRAINING]), where=where)
+            model.origin = TrainingFacts.from_json(read_object(files[TRAINING]), where=where)
         return model
 
 

@@ -8,14 +8,14 @@ docs/lab-notes.md has what was tried.
 from typing import Any
 
 from eqr.model import systems
-from eqr.model.config import Candidates, Positions
+from eqr.model.config import CandidateSites, Positions
 from eqr.model.mixers import Attention, Groups, Neighbours
 from eqr.tasks import task_named
 from eqr.train.averaging import Averaging
 from eqr.train.halting import LearnedHalt
 from eqr.train.loss import CrossEntropy, Loss
 from eqr.train.optimizer import AdamAtan2, Decay, Rate, SignDescent
-from eqr.train.recipe import Evaluation, Folder, Generated, Recipe, Saving
+from eqr.train.recipe import EvaluationPlan, Folder, Generated, Recipe, Saving
 from eqr.train.schedule import SegmentedOnline
 
 NOISY_PATH = systems.EQR_PATH.replace(noise=0.1)
@@ -23,7 +23,7 @@ NOISY_PATH = systems.EQR_PATH.replace(noise=0.1)
 STAY = LearnedHalt(exploration=0.5)
 """Half of the rows that say they are done must stay a while: what is solved learns to stay solved, without
 which accuracy falls again beyond the trained depth."""
-LIVE = Candidates(live=True)
+LIVE = CandidateSites(live=True)
 """Only the candidates that the givens leave, a third of a large grid: what is ruled out teaches nothing."""
 
 
@@ -58,7 +58,7 @@ def candidates(task_name: str, *, steps: int, width: int = 32, data: dict[str, A
     """
     sizes: dict[str, Any] = {
         "mixer": Groups(hidden=4 * width),
-        "sites": Candidates(),
+        "sites": CandidateSites(),
         "expansion": 1.5,
         "round_hidden_to": 8,
         **fields.pop("model", {}),
@@ -84,7 +84,7 @@ def sudoku_4x4() -> Recipe:
         rows=16,
         data={"train": 200, "validation": 100, "test": 100},
         saving=Saving(checkpoint_every=500),
-        evaluation=Evaluation(every=500, puzzles=100),
+        evaluation=EvaluationPlan(every=500, puzzles=100),
     )
 
 
@@ -104,7 +104,7 @@ def sudoku_9x9() -> Recipe:
         data={"train": 10_000, "options": {"clues": 32}},
         halting=LearnedHalt(),  # easy puzzles: fresh ones teach more than old ones that stay
         rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.3),
-        evaluation=Evaluation(every=3000),
+        evaluation=EvaluationPlan(every=3000),
     )
 
 
@@ -120,7 +120,7 @@ def sudoku_9x9_minimal() -> Recipe:
         halting=LearnedHalt(exploration=0.3),
         # a rate that falls to nothing leaves states at rest that are no solutions
         rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.1, floor=0.6),
-        evaluation=Evaluation(every=4000, puzzles=256, depths=(1, 4, 16, 64)),
+        evaluation=EvaluationPlan(every=4000, puzzles=256, depths=(1, 4, 16, 64)),
         saving=Saving(checkpoint_every=1000),
         name="sudoku-9x9-minimal",
     )
@@ -134,7 +134,7 @@ def sudoku_16x16() -> Recipe:
         rows=4,
         model={"sites": LIVE},
         data={"train": 2000, "validation": 64, "test": 200},
-        evaluation=Evaluation(every=2000, puzzles=64),
+        evaluation=EvaluationPlan(every=2000, puzzles=64),
     )
 
 
@@ -162,7 +162,7 @@ def sudoku_4x4_tokens() -> Recipe:
         steps=600,
         data={"train": 200, "validation": 100, "test": 100},
         saving=Saving(checkpoint_every=200),
-        evaluation=Evaluation(every=100, puzzles=100),
+        evaluation=EvaluationPlan(every=100, puzzles=100),
         name="sudoku-4x4-tokens",
     )
 

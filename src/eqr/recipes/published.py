@@ -12,7 +12,7 @@ from eqr.model.mixers import Attention
 from eqr.tasks import task_named
 from eqr.train.averaging import Averaging
 from eqr.train.halting import LearnedHalt, NoHalting, QHalt
-from eqr.train.recipe import Evaluation, Folder, Precision, Recipe, Saving
+from eqr.train.recipe import EvaluationPlan, Folder, Precision, Recipe, Saving
 from eqr.train.schedule import SegmentedOnline, TerminalFull
 
 LONG_DEPTHS = (1, 2, 4, 8, 16)
@@ -23,7 +23,7 @@ def paper(task_name: str, system: str) -> Recipe:
     task = task_named("sudoku-9x9" if task_name == "sudoku" else "maze-unique")
     on_maze = task_name == "maze"
     model = _paper_model(task_name, system)
-    judged = Evaluation(every=5000, puzzles=2048, depths=LONG_DEPTHS, test_puzzles=422_786)
+    judged = EvaluationPlan(every=5000, puzzles=2048, depths=LONG_DEPTHS, test_puzzles=422_786)
     if system in ("feedforward", "weight-tied"):  # rows 1 and 2 of the training-dynamics table: one segment
         dynamics: dict[str, Any] = {
             "schedule": TerminalFull(),

@@ -21,7 +21,7 @@ from eqr.model.config import (
 from eqr.model.mixers import Attention
 from eqr.tasks import task_named
 from eqr.train.halting import LearnedHalt, NoHalting, OracleHalt, QHalt, UnusedHalt
-from eqr.train.recipe import Evaluation, Recipe
+from eqr.train.recipe import EvaluationPlan, Recipe
 from eqr.train.schedule import SegmentedOnline, TerminalDetached, TerminalFull, Trajectory
 
 
@@ -71,7 +71,7 @@ def training_dynamics(base: Recipe) -> dict[str, Recipe]:
     }
 
 
-def _judged_as_trained(base: Recipe, depth: int) -> Evaluation:
+def _judged_as_trained(base: Recipe, depth: int) -> EvaluationPlan:
     """Return the base's evaluation up to a trained depth, at which weights are selected and reported."""
     return base.evaluation.replace(depths=(*(d for d in base.evaluation.depths if d < depth), depth))
 

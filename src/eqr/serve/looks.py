@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from eqr.tasks.base import Instance, Task
-from eqr.tasks.maze import Maze
-from eqr.tasks.sudoku import Sudoku
 
 DRAWN = 24
 """Puzzles generated to choose examples from."""
@@ -29,35 +27,30 @@ FAMOUS = {
 """Puzzles that people know, from hard to among the hardest known."""
 TITLES = {"mini-arc": "Mini-ARC"}
 """Names that are written in a way of their own."""
-HINTS = {
-    "sudoku": "Digits, with . or 0 for blanks; lines and separators do not matter.",
-    "maze": "# is a wall, . or a space is open, S the start, G the goal.",
-}
 
 
 def look(task: Task) -> dict[str, Any]:
     """Describe a task to the page."""
-    about: dict[str, Any] = {
+    seen, symbols = task.look(), task.symbols
+    empty = seen.empty or ("." if "." in symbols else symbols[0])
+    fixed = seen.fixed
+    if fixed is None:
+        fixed = symbols.replace(".", "") if "." in symbols else ""
+    return {
         "name": task.name,
         "title": title(task),
         "summary": task.summary,
         "rows": task.shape[0],
         "columns": task.shape[1],
-        "symbols": task.symbols,
-        "kind": "colours" if task.identities else "symbols",
-        "boxes": None,
-        "empty": "." if "." in task.symbols else task.symbols[0],
-        "fixed": task.symbols.replace(".", "") if "." in task.symbols else "",
-        "words": {},
-        "hint": f"A character a cell: {' '.join(task.symbols)}.",
+        "symbols": symbols,
+        "kind": seen.editor,
+        "boxes": None if seen.box is None else list(seen.box),
+        "empty": empty,
+        "fixed": fixed,
+        "words": seen.words,
+        "hint": seen.hint or f"A character a cell: {' '.join(symbols)}.",
         "judged": not task.identities,
     }
-    if isinstance(task, Sudoku):
-        about |= {"kind": "sudoku", "boxes": [task.box_rows, task.box_columns], "hint": HINTS["sudoku"]}
-    if isinstance(task, Maze):
-        words = {"#": "wall", " ": "open", "S": "start", "G": "goal", "o": "path"}
-        about |= {"kind": "maze", "empty": " ", "fixed": "#SG", "words": words, "hint": HINTS["maze"]}
-    return about
 
 
 def title(task: Task) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from eqr.model.counters import row_key
 from eqr.solve.candidates import Candidates, Status
 from eqr.solve.line import Ticket
-from eqr.solve.rollout import Advanced, Dynamics, Rows
+from eqr.solve.rollout import Advanced, Dynamics, RunningRows
 from eqr.tasks.base import Tokens
 
 
@@ -71,7 +71,7 @@ class Cohort:
 
     def __init__(self, dynamics: Dynamics, noted: NDArray[np.int64]) -> None:
         self._dynamics, self._noted = dynamics, noted
-        self._rows: Rows | None = None
+        self._rows: RunningRows | None = None
         self._seats = _Seats.none()
         self._vacant = np.zeros(0, np.intp)
         """Rows that have ended and whose place is free."""
@@ -114,7 +114,7 @@ class Cohort:
             reports.append(self._report(step, self._vacant, won, passing=False))
         return reports, glimpses
 
-    def _begin(self, tickets: list[Ticket]) -> Rows:
+    def _begin(self, tickets: list[Ticket]) -> RunningRows:
         owners = [(t, restart) for t in tickets for restart in range(t.first, t.first + t.count)]
         return self._dynamics.begin(
             np.stack([ticket.puzzle.tokens for ticket, _ in owners]),
@@ -122,7 +122,7 @@ class Cohort:
             np.array([ticket.puzzle.identity for ticket, _ in owners], np.int32),
         )
 
-    def _seat(self, fresh: Rows | None, seats: "_Seats") -> None:
+    def _seat(self, fresh: RunningRows | None, seats: "_Seats") -> None:
         rows, vacant, device = self._rows, self._vacant, self._dynamics.device
         self._vacant = np.zeros(0, np.intp)
         if rows is not None and fresh is not None and len(vacant):
@@ -141,7 +141,7 @@ class Cohort:
             rows = rows.take(torch.as_tensor(staying, device=device)) if len(staying) else None
         self._seats = self._seats.joined(seats)
         if rows is not None and fresh is not None:
-            rows = Rows.joined([rows, fresh])
+            rows = RunningRows.joined([rows, fresh])
         self._rows = rows if rows is not None else fresh
 
     def _verified(self, step: Advanced, asked: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -19,7 +19,7 @@ AT_FIRST = 256
 
 
 @dataclass(frozen=True)
-class Block:
+class CandidateBlock:
     """All candidates of puzzles `first`, `first + 1`, ...; shape (puzzles, starts, depths)."""
 
     first: int
@@ -51,7 +51,7 @@ class Gather:
         self.ended = 0
         """Starts that need no more waiting for, those that a race never began included."""
 
-    def add(self, finished: Finished) -> Iterator[Block]:
+    def add(self, finished: Finished) -> Iterator[CandidateBlock]:
         """Take in finished rows and yield the blocks they complete."""
         numbers = finished.puzzles // self._size
         for number in dict.fromkeys(numbers.tolist()):
@@ -64,7 +64,7 @@ class Gather:
                 self._left[number] -= ended
                 if self._left[number] == 0:
                     del self._left[number]
-                    yield Block(number * self._size, self._open.pop(number))
+                    yield CandidateBlock(number * self._size, self._open.pop(number))
 
     def _new(self, number: int) -> Candidates:
         first = number * self._size

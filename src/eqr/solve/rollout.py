@@ -1,7 +1,7 @@
 """The one loop: rows advance segment by segment until their halting rule or the depth stops them.
 
-`Rows` and `advance` are what the loop and the engine share; the engine differs only in refilling rows. A row
-that has stopped is taken out of the batch, so it can never change again.
+`RunningRows` and `advance` are what the loop and the engine share; the engine differs only in refilling.
+A row that has stopped is taken out of the batch, so it can never change again.
 """
 
 import time
@@ -30,7 +30,7 @@ from eqr.tasks.base import Task, Tokens
 
 
 @dataclass(frozen=True)
-class Rows:
+class RunningRows:
     """Trajectories under way side by side; row i of every tensor belongs to trajectory i."""
 
     x: Tensor
@@ -52,13 +52,15 @@ class Rows:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def take(self, rows: Tensor) -> "Rows":
+    def take(self, rows: Tensor) -> "RunningRows":
         """Copy out some rows by index."""
         by_row = {name: getattr(self, name).index_select(0, rows) for name in _BY_ROW}
         memory = each_tensor(lambda mine: mine.index_select(0, rows), self.memory)
-        return Rows(x=self.x.index_select(1, rows), state=self.state.take(rows), memory=memory, **by_row)
+        return RunningRows(
+            x=self.x.index_select(1, rows), state=self.state.take(rows), memory=memory, **by_row
+        )
 
-    def put(self, rows: Tensor, other: "Rows") -> None:
+    def put(self, rows: Tensor, other: "RunningRows") -> None:
         """Overwrite some rows in place."""
         self.x.index_copy_(1, rows, other.x)
         self.state.put(rows, other.state)
@@ -67,7 +69,7 @@ class Rows:
         each_tensor(lambda mine, theirs: mine.index_copy_(0, rows, theirs), self.memory, other.memory)
 
     @classmethod
-    def joined(cls, parts: Sequence["Rows"]) -> "Rows":
+    def joined(cls, parts: Sequence["RunningRows"]) -> "RunningRows":
         """Put rows behind each other."""
         by_row = {name: torch.cat([getattr(part, name) for part in parts]) for name in _BY_ROW}
         x = torch.cat([part.x for part in parts], dim=1)
@@ -75,14 +77,14 @@ class Rows:
         return cls(x=x, state=join([part.state for part in parts]), memory=memory, **by_row)
 
 
-_BY_ROW = [field.name for field in fields(Rows) if field.name not in ("x", "state", "memory")]
+_BY_ROW = [field.name for field in fields(RunningRows) if field.name not in ("x", "state", "memory")]
 
 
 @dataclass(frozen=True)
 class Advanced:
     """Rows after a segment."""
 
-    rows: Rows
+    rows: RunningRows
     reading: Reading
     halted: Tensor
     """Which rows the halting rule stops, bool (rows,)."""
@@ -130,12 +132,14 @@ class Dynamics:
         self.device = reasoner.embedding.device
         self._executor = executor or shared_executor(reasoner.config, self.device)
 
-    def begin(self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None = None) -> Rows:
+    def begin(
+        self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None = None
+    ) -> RunningRows:
         """Embed puzzles (rows, cells) and start each row from its key."""
         with self._executor.alone():
             return self._begin(puzzles, keys, identities)
 
-    def _begin(self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None) -> Rows:
+    def _begin(self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None) -> RunningRows:
         rows, device = len(puzzles), self.device
         vectors = None
         if identities is not None and self.reasoner.config.identities:
@@ -144,7 +148,7 @@ class Dynamics:
         row_keys = torch.tensor(keys, dtype=torch.int64, device=device)
         state = self._start(x, row_keys)
         halting = self.budget.halting
-        return Rows(
+        return RunningRows(
             x=x,
             state=state,
             keys=row_keys,
@@ -155,12 +159,12 @@ class Dynamics:
             memory=() if halting is None else halting.start(rows, device=device),
         )
 
-    def advance(self, rows: Rows) -> Advanced:
+    def advance(self, rows: RunningRows) -> Advanced:
         """Run one segment on every row and ask the halting rule."""
         with self._executor.alone():
             return self._judge(rows, *self._segment(rows, self.path))
 
-    def _judge(self, rows: Rows, state: State, reading: Reading) -> Advanced:
+    def _judge(self, rows: RunningRows, state: State, reading: Reading) -> Advanced:
         """Note how far each row has moved and which rows end."""
         moved = torch.linalg.vector_norm(reading.logits.float() - rows.logits.float(), dim=-1).mean(dim=-1)
         latest = torch.stack((reading.residual, moved), dim=1).unsqueeze(1)
@@ -170,7 +174,7 @@ class Dynamics:
             if rule.uses_verifier:
                 reading = replace(reading, accepted=self.accepts(rows.puzzles, reading.tokens))
             memory, halted = rule.update(memory, reading, depths)
-        after = Rows(
+        after = RunningRows(
             x=rows.x,
             state=state,
             keys=rows.keys,
@@ -191,7 +195,7 @@ class Dynamics:
         valid = self._task.check_many(puzzles.cpu().numpy(), answers.cpu().numpy())
         return torch.as_tensor(valid, device=self.device)
 
-    def probe(self, rows: Rows) -> Tensor:
+    def probe(self, rows: RunningRows) -> Tensor:
         """Return how far a segment without noise would move each row; the rows stay as they are."""
         still = self.path.replace(noise=0.0, learned_noise=False)
         return self._segment(rows, still)[1].residual
@@ -214,7 +218,7 @@ class Dynamics:
             seconds=(time.perf_counter() - began).astype(np.float32),
         )
 
-    def _segment(self, rows: Rows, path: Path) -> tuple[State, Reading]:
+    def _segment(self, rows: RunningRows, path: Path) -> tuple[State, Reading]:
         return segment_and_read(
             self.reasoner, self._executor, rows.state, rows.x, rows.keys, rows.depths, path=path
         )
@@ -246,7 +250,7 @@ class Step:
 
 
 @torch.inference_mode()
-def unroll(dynamics: Dynamics, rows: Rows) -> Iterator[Step]:
+def unroll(dynamics: Dynamics, rows: RunningRows) -> Iterator[Step]:
     """Advance all rows until each has ended, yielding every segment's step."""
     numbers = torch.arange(len(rows), device=dynamics.device)
     while len(rows):

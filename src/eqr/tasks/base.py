@@ -8,7 +8,7 @@ docs/custom-tasks.md). Tasks know NumPy only: no torch, no files.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,8 +89,8 @@ class CellsAndTokens(Symmetries):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
-    """How a task's cells are drawn in figures."""
+class Appearance:
+    """How a task's cells are drawn in figures, and how they are written and edited on the page."""
 
     fills: dict[str, str] = field(default_factory=dict)
     """Background by symbol; a symbol without one shows by its fill whether it is given, right or wrong."""
@@ -98,6 +98,16 @@ class Look:
     """Symbols that are not written: their background says all."""
     box: tuple[int, int] | None = None
     """Rows and columns between heavy lines."""
+    editor: Literal["sudoku", "maze", "colours", "symbols"] = "symbols"
+    """How the page takes a puzzle: digits by keyboard, walls by mouse, colours, or symbol by symbol."""
+    empty: str | None = None
+    """The symbol of a cell that is still to be filled; the point, or the first symbol, if not said."""
+    fixed: str | None = None
+    """Symbols that an answer must keep; all but the empty one if not said."""
+    words: dict[str, str] = field(default_factory=dict)
+    """What symbols are called, for whoever listens to the page."""
+    hint: str = ""
+    """How a puzzle is typed or pasted; the symbols are listed if nothing is said."""
 
 
 class Generate(Value):
@@ -121,6 +131,8 @@ class Task(ABC):
     """Whether a puzzle belongs to a family the model must be told about (Mini-ARC), by a learned vector."""
     clues_name: str | None = None
     """What `clues` counts, or None where it means nothing."""
+    if_ambiguous: str = "correct or remove the row"
+    """What to do about a puzzle of several answers where `count_answers` promises one."""
 
     @property
     def cells(self) -> int:
@@ -161,9 +173,9 @@ class Task(ABC):
     def generate(self, rng: np.random.Generator, options: Generate | None = None) -> Iterator[Instance]:
         """Yield puzzles without end, each solvable in exactly the way the task promises."""
 
-    def look(self) -> Look:
+    def look(self) -> Appearance:
         """Return how grids are drawn; by default they are written out, cell by cell."""
-        return Look()
+        return Appearance()
 
     def canonical(self, grids: Tokens) -> Tokens:
         """Map each grid to one representative of its cheap symmetries, for duplicate and leak checks."""
@@ -180,6 +192,14 @@ class Task(ABC):
     def distinct(self) -> tuple[str, ...]:
         """Return the families of `groups` in which no symbol stands twice: a given rules others out."""
         return ()
+
+    def count_answers(self, puzzles: Tokens) -> NDArray[np.int64] | None:
+        """Count the answers of puzzles (count, cells), 2 for more; None where one is not promised."""
+        return None
+
+    def measures(self, puzzles: Tokens) -> dict[str, NDArray[np.int64]]:
+        """Return what else is worth knowing about puzzles (count, cells), a number each, by name."""
+        return {} if self.clues_name is None else {self.clues_name: self.clues(puzzles)}
 
     def clues(self, puzzles: Tokens) -> NDArray[np.int64]:
         """Count what is given in each puzzle (count, cells); only where `clues_name` is set."""

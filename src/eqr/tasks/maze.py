@@ -19,17 +19,17 @@ from eqr.tasks import maze_search, maze_text
 from eqr.tasks.base import (
     PAD,
     VALID,
+    Appearance,
     CellsAndTokens,
     Generate,
     Instance,
-    Look,
     Task,
     Tokens,
     Verdict,
     invalid,
 )
 from eqr.tasks.grids import dihedral, smallest_image
-from eqr.tasks.maze_search import GOAL, START, WALL, Fault
+from eqr.tasks.maze_search import GOAL, START, WALL, MazeFault
 
 SIZES = range(3, 256)
 LAYOUTS = 200
@@ -96,15 +96,15 @@ class Maze(Task):
         """Accept any shortest path, marked completely and with nothing beside it, in an unchanged maze."""
         puzzle, answer = self.require_tokens(puzzle), self.require_tokens(answer)
         fault, cell, found, shortest = maze_search.judge(puzzle, answer, *self.shape)
-        if fault == Fault.NONE:
+        if fault == MazeFault.NONE:
             return VALID
-        if fault == Fault.PUZZLE:
+        if fault == MazeFault.PUZZLE:
             return self.check_puzzle(puzzle)
-        if fault == Fault.CHANGED:
+        if fault == MazeFault.CHANGED:
             return invalid(f"{_change(puzzle[cell], answer[cell])} at {self._place(cell)}", cell)
-        if fault == Fault.BROKEN:
+        if fault == MazeFault.BROKEN:
             return invalid(f"the path breaks after {self._place(cell)}", cell)
-        if fault == Fault.LONGER:
+        if fault == MazeFault.LONGER:
             return invalid(f"the path is longer than the shortest path ({found} steps against {shortest})")
         return invalid(f"an extra 'o' or dead branch at {self._place(cell)}, beside the path", cell)
 
@@ -142,10 +142,22 @@ class Maze(Task):
         tokens = np.broadcast_to(np.arange(self.vocabulary, dtype=np.uint8), (count, self.vocabulary))
         return CellsAndTokens(tables[rng.integers(0, len(tables), count)], tokens)
 
-    def look(self) -> Look:
+    def look(self) -> Appearance:
         """Walls, ways and marks as colours."""
         fills = {"#": "#3B3B3B", " ": "#FFFFFF", "S": "#56B4E9", "G": "#E69F00", "o": "#8FD3BC"}
-        return Look(fills=fills, silent="# o")
+        return Appearance(
+            fills=fills,
+            silent="# o",
+            editor="maze",
+            empty=" ",
+            fixed="#SG",
+            words={"#": "wall", " ": "open", "S": "start", "G": "goal", "o": "path"},
+            hint="# is a wall, . or a space is open, S the start, G the goal.",
+        )
+
+    def measures(self, puzzles: Tokens) -> dict[str, NDArray[np.int64]]:
+        """Steps from start to goal, and how many shortest ways there are."""
+        return {"path length": self.path_lengths(puzzles), "shortest paths": self.shortest_paths(puzzles)}
 
     def canonical(self, grids: Tokens) -> Tokens:
         """Map each grid to the smallest of its turns and reflections."""
@@ -168,12 +180,17 @@ class MazeUnique(Maze):
     """
 
     generate_options: ClassVar[type[Generate]] = MazeOptions
+    if_ambiguous = "import it as maze-1k with --task, or remove the row"
 
     def __init__(self, rows: int = 30, columns: int = 30) -> None:
         name = "maze-unique" if (rows, columns) == (30, 30) else f"maze-{rows}x{columns}"
         super().__init__(
             rows, columns, name=name, summary=f"{rows}x{columns} perfect maze: mark the only path"
         )
+
+    def count_answers(self, puzzles: Tokens) -> NDArray[np.int64]:
+        """Count shortest paths."""
+        return np.minimum(self.shortest_paths(puzzles), 2)
 
     @property
     def open_cells(self) -> int:

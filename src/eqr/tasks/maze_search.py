@@ -19,7 +19,7 @@ MANY = np.iinfo(np.int64).max
 """Shortest-path counts saturate here."""
 
 
-class Fault(IntEnum):
+class MazeFault(IntEnum):
     """What is wrong with an answer; the order is the order of the checks."""
 
     NONE = 0
@@ -229,25 +229,25 @@ def shortest_paths(puzzles: Tokens, rows: int, columns: int) -> tuple[Cells, Cel
 
 
 @compiled
-def judge(puzzle: Tokens, answer: Tokens, rows: int, columns: int) -> tuple[Fault, int, int, int]:
+def judge(puzzle: Tokens, answer: Tokens, rows: int, columns: int) -> tuple[MazeFault, int, int, int]:
     """Return an answer's first fault, the cell it is about, the marked path's length and the shortest."""
     start, goal = ends(puzzle)
     if start < 0:
-        return Fault.PUZZLE, 0, 0, 0
+        return MazeFault.PUZZLE, 0, 0, 0
     shortest = flood(puzzle != WALL, start, rows, columns)[0][goal]
     if shortest < 0:
-        return Fault.PUZZLE, 0, 0, 0
+        return MazeFault.PUZZLE, 0, 0, 0
     for cell in range(len(puzzle)):
         if answer[cell] != puzzle[cell] and not (puzzle[cell] == OPEN and answer[cell] == PATH):
-            return Fault.CHANGED, cell, 0, shortest
+            return MazeFault.CHANGED, cell, 0, shortest
     distance, order = flood(answer >= START, start, rows, columns)
     if distance[goal] < 0:
-        return Fault.BROKEN, order[-1], 0, shortest
+        return MazeFault.BROKEN, order[-1], 0, shortest
     if distance[goal] > shortest:
-        return Fault.LONGER, goal, distance[goal], shortest
+        return MazeFault.LONGER, goal, distance[goal], shortest
     if np.sum(answer == PATH) > shortest - 1:
-        return Fault.EXTRA, _off_path(answer, goal, distance, rows, columns), shortest, shortest
-    return Fault.NONE, 0, shortest, shortest
+        return MazeFault.EXTRA, _off_path(answer, goal, distance, rows, columns), shortest, shortest
+    return MazeFault.NONE, 0, shortest, shortest
 
 
 @compiled
@@ -255,7 +255,7 @@ def judge_many(puzzles: Tokens, answers: Tokens, rows: int, columns: int) -> NDA
     """Return which answers are faultless."""
     good = np.empty(len(puzzles), np.bool_)
     for k in range(len(puzzles)):
-        good[k] = judge(puzzles[k], answers[k], rows, columns)[0] == Fault.NONE
+        good[k] = judge(puzzles[k], answers[k], rows, columns)[0] == MazeFault.NONE
     return good
 
 

@@ -15,10 +15,10 @@ from eqr.files import parse_json
 from eqr.tasks.base import (
     PAD,
     VALID,
+    Appearance,
     CellsAndTokens,
     Generate,
     Instance,
-    Look,
     Task,
     Tokens,
     Verdict,
@@ -81,9 +81,10 @@ class MiniArc(Task):
         filled: NDArray[np.bool_] = (self.require_tokens(answers) != PAD).all(axis=1)
         return filled
 
-    def look(self) -> Look:
+    def look(self) -> Appearance:
         """Painted, not written."""
-        return Look(fills=dict(zip(self.symbols, LOOKS, strict=True)), silent=self.symbols)
+        fills = dict(zip(self.symbols, LOOKS, strict=True))
+        return Appearance(fills=fills, silent=self.symbols, editor="colours")
 
     def check_puzzle(self, puzzle: Tokens) -> Verdict:
         """Ask for a colour in every cell."""

@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 
 from eqr.errors import UserError
 from eqr.tasks import sudoku_generate, sudoku_symmetry, sudoku_text
-from eqr.tasks.base import VALID, CellsAndTokens, Generate, Instance, Look, Task, Tokens, Verdict, invalid
+from eqr.tasks.base import (
+    VALID,
+    Appearance,
+    CellsAndTokens,
+    Generate,
+    Instance,
+    Task,
+    Tokens,
+    Verdict,
+    invalid,
+)
 from eqr.tasks.sudoku_generate import SudokuOptions
 from eqr.tasks.sudoku_text import BLANK
 
@@ -158,9 +168,14 @@ class Sudoku(Task):
         """Draw digit names, row and column orders that keep the boxes, and for square boxes transposition."""
         return sudoku_symmetry.draw(rng, count, self.box_rows, self.box_columns)
 
-    def look(self) -> Look:
+    def look(self) -> Appearance:
         """Boxes between heavy lines, blanks empty."""
-        return Look(box=(self.box_rows, self.box_columns), silent=self.symbols[0])
+        return Appearance(
+            box=(self.box_rows, self.box_columns),
+            silent=self.symbols[0],
+            editor="sudoku",
+            hint="Digits, with . or 0 for blanks; lines and separators do not matter.",
+        )
 
     def canonical(self, grids: Tokens) -> Tokens:
         """Undo all symmetries for nearly every puzzle; always undo digit names and transposition."""
@@ -173,6 +188,10 @@ class Sudoku(Task):
     def distinct(self) -> tuple[str, ...]:
         """No symbol stands twice in a row, a column or a box."""
         return "line", "box"
+
+    def count_answers(self, puzzles: Tokens) -> NDArray[np.int64]:
+        """Search exactly; every Sudoku has one answer."""
+        return self.solve_many(puzzles, limit=2).solutions
 
     def clues(self, puzzles: Tokens) -> NDArray[np.int64]:
         """Count the givens of each puzzle."""

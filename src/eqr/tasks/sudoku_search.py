@@ -22,7 +22,7 @@ Masks = NDArray[np.int64]
 DEAD = -1
 
 
-class Found(NamedTuple):
+class Searched(NamedTuple):
     """What a search saw."""
 
     solutions: int
@@ -176,7 +176,7 @@ def search(
     limit: int,
     max_steps: int,
     seed: int,
-) -> Found:
+) -> Searched:
     """Look for up to `limit` solutions and write the first into `answer`.
 
     `allowed` restricts the digits of blank cells, `order` breaks ties between equally constrained cells, and
@@ -193,7 +193,7 @@ def search(
     depth, solutions, backtracks, steps = 0, 0, 0, 0
     left = _load(puzzle, order, units, grid, cells, used)
     if left == DEAD:
-        return Found(0, 0, 0, True)
+        return Searched(0, 0, 0, True)
     while steps < max_steps:
         steps += 1
         left, slot = _settle(left, grid, cells, allowed, units, used, scratch, full)
@@ -205,7 +205,7 @@ def search(
             if solutions == 1:
                 _write_digits(grid, answer)
             if solutions == limit:
-                return Found(solutions, backtracks, steps, True)
+                return Searched(solutions, backtracks, steps, True)
         else:  # guess; the cell is kept last among the blanks, so that undoing the guess leaves it there
             cell = cells[slot]
             cells[slot] = cells[left - 1]
@@ -217,7 +217,7 @@ def search(
         while depth > 0 and untried[depth - 1] == 0:
             depth -= 1
         if depth == 0:
-            return Found(solutions, backtracks, steps, True)
+            return Searched(solutions, backtracks, steps, True)
         for slot in range(left, blanks[depth - 1]):
             cell = cells[slot]
             for kind in range(3):
@@ -226,7 +226,7 @@ def search(
         bit = _pick(untried[depth - 1], state)
         untried[depth - 1] ^= bit
         left = _place(left - 1, bit, left, grid, cells, units, used)
-    return Found(solutions, backtracks, steps, False)
+    return Searched(solutions, backtracks, steps, False)
 
 
 @compiled

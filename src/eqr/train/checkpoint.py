@@ -44,7 +44,7 @@ class Known(Value, extra="ignore"):
 
 
 @dataclass(frozen=True)
-class Found:
+class Latest:
     """The newest checkpoint that is whole, and which newer ones were not."""
 
     checkpoint: Checkpoint
@@ -75,12 +75,12 @@ class Checkpoints:
             other.unlink(missing_ok=True)
         return path
 
-    def latest(self) -> Found | None:
+    def latest(self) -> Latest | None:
         """Return the newest whole checkpoint, or None if there never was one."""
         damaged: list[str] = []
         for path in reversed(self.paths()):
             try:
-                return Found(read(path), tuple(damaged))
+                return Latest(read(path), tuple(damaged))
             except UserError as error:
                 damaged.append(str(error))
         if damaged:

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, P
 from torch import Tensor
 
 from eqr.registry import Kind, kinds_of, reads, register
-from eqr.train.parameters import FlatParameters, Place
+from eqr.train.parameters import FlatParameters, ParameterSpan
 from eqr.value import Value
 
 Memory = dict[str, Tensor]
@@ -161,7 +161,7 @@ class Muon(Optimizer):
             place.view(flat.vector).copy_(weights)
 
     @staticmethod
-    def takes(place: Place) -> bool:
+    def takes(place: ParameterSpan) -> bool:
         """Whether a parameter is a matrix of a block stack (a convolution's kernel is none)."""
         return "stack." in place.name and len(place.shape) == 2 and not place.name.endswith("kernel")
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Place:
+class ParameterSpan:
     """Where a parameter lies in the flat vector."""
 
     name: str
@@ -30,10 +30,10 @@ class FlatParameters:
     def __init__(self, module: nn.Module) -> None:
         named = dict(module.named_parameters())
         self.parameters = list(named.values())
-        self.places: list[Place] = []
+        self.places: list[ParameterSpan] = []
         start = 0
         for name, parameter in named.items():
-            self.places.append(Place(name, start, parameter.shape))
+            self.places.append(ParameterSpan(name, start, parameter.shape))
             start += parameter.numel()
         self.vector = self.join([parameter.detach() for parameter in self.parameters])
         for place, parameter in zip(self.places, self.parameters, strict=True):

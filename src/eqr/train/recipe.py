@@ -61,7 +61,7 @@ class Folder(Value):
 Data = Annotated[Generated | Folder, Field(discriminator="kind")]
 
 
-class Evaluation(Value):
+class EvaluationPlan(Value):
     """How a run is judged: on validation while it trains, on the test set once, at its end."""
 
     every: PositiveInt = 500
@@ -75,7 +75,7 @@ class Evaluation(Value):
     seed: Seed = 0
 
     @model_validator(mode="after")
-    def _depths_ascend(self) -> "Evaluation":
+    def _depths_ascend(self) -> "EvaluationPlan":
         if not self.depths or list(self.depths) != sorted(set(self.depths)):
             raise ValueError(f"depths must be given and ascend, not {self.depths}")
         return self
@@ -122,7 +122,7 @@ class Recipe(Value):
     steps: PositiveInt = 50_000
     time_limit: PositiveFloat | None = None
     """Seconds of training, evaluation not counted, after which the run ends."""
-    evaluation: Evaluation = Evaluation()
+    evaluation: EvaluationPlan = EvaluationPlan()
     saving: Saving = Saving()
     seed: Seed = 0
     threads: Annotated[PositiveInt, Field(le=1 << 10)] | None = None

@@ -2,9 +2,9 @@
 
 from eqr.experiments.bases import PAPER_SUDOKU, SUDOKU, SUDOKU_WHY
 from eqr.experiments.experiment import Column, Experiment, Picture, Row
-from eqr.experiments.looks import Trajectory
+from eqr.experiments.looks import Decoding
 
-LOOK = Trajectory(depth=32)
+LOOK = Decoding(depth=32)
 METRICS = ("segments with a change", "cells that change more than once")
 
 EXPERIMENTS = (

@@ -10,7 +10,7 @@ from eqr.measure import plots
 from eqr.measure.compare import Comparison
 from eqr.measure.report.cost_sections import training
 from eqr.measure.report.page import Fact, render
-from eqr.measure.report.parts import Picture, Section, Sheet, decimals, export, percent, plain, scaled
+from eqr.measure.report.parts import ReportPicture, Section, Sheet, decimals, export, percent, plain, scaled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ def write_comparison(found: Comparison, page: Path) -> WrittenComparison:
     return WrittenComparison(folder=folder, page=page, files=[*figures, *tables, numbers])
 
 
-def parts(found: Comparison) -> tuple[Sheet, Picture]:
+def parts(found: Comparison) -> tuple[Sheet, ReportPicture]:
     """Return the table and the figure of a comparison."""
     setting = f"{found.puzzles:,} {found.split} puzzles of {found.task}."
     cost = "NFE: segments per puzzle, all starts" if found.same_segments else "equivalent layers per puzzle"
@@ -78,7 +78,7 @@ def parts(found: Comparison) -> tuple[Sheet, Picture]:
             "parameters": ("parameters", plain),
         },
     )
-    picture = Picture(
+    picture = ReportPicture(
         name="comparison",
         figure=plots.accuracy_against_cost(found.costs(), cost=cost),
         caption=f"Share of puzzles wrong against cost, by depth in powers of two. Bands: 95% over puzzles. "

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from eqr.measure import plots
 from eqr.measure.accounting import equivalent_layers, flops, flops_per_segment
-from eqr.measure.report.parts import Picture, Section, Sheet, decimals, duration, percent, plain, scaled
+from eqr.measure.report.parts import ReportPicture, Section, Sheet, decimals, duration, percent, plain, scaled
 from eqr.measure.report.source import Source
-from eqr.measure.results import CostRow, Row
+from eqr.measure.results import CostRow, ResultRow
 from eqr.measure.scaling import FIXED, HALTED
 from eqr.measure.traces import Traces
 from eqr.measure.training_cost import UPDATE_OPERATIONS, UnitCosts, own_row, training_cost_rows, unit_costs
@@ -18,7 +18,7 @@ LONG = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadlineRow(Row):
+class HeadlineRow(ResultRow):
     """A number worth quoting, with its price and the command that prints it."""
 
     budget: str
@@ -32,7 +32,7 @@ class HeadlineRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnitCostRow(Row):
+class UnitCostRow(ResultRow):
     """A symbol of the training-cost table."""
 
     symbol: str
@@ -123,7 +123,7 @@ def training(source: Source, name: str = "") -> Section:
         text=f"Recipe {recipe.name}: batches of {recipe.rows} rows, trajectories of up to "
         f"{recipe.schedule.depth} segments, seed {recipe.seed}.",
         parts=[
-            Picture(
+            ReportPicture(
                 name=file,
                 figure=plots.training_curves(source.records),
                 caption="Left: losses of the answer and of the halt score, means over "
@@ -155,7 +155,7 @@ def compute(source: Source) -> Section:
         text=text + "The training costs are the paper's formulas per optimizer step, with L = one segment "
         f"and long trajectories of {depth} segments: computed from the unit costs below, not timed.",
         parts=[
-            Picture(
+            ReportPicture(
                 name="training-costs",
                 figure=plots.training_costs(rows),
                 caption="The paper's training variants evaluated for this recipe, per optimizer step of "

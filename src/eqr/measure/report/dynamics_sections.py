@@ -10,7 +10,7 @@ from eqr.files import read_json, write_json
 from eqr.measure.over_training import FOLLOWED, modes_over_training, tracking_rows
 from eqr.measure.plots_landscape import modes_over_training as draw_modes
 from eqr.measure.plots_landscape import stability_figure, tracking
-from eqr.measure.report.parts import Picture, Section, Sheet, decimals, percent, plain
+from eqr.measure.report.parts import ReportPicture, Section, Sheet, decimals, percent, plain
 from eqr.measure.report.source import ReportPlan, Source
 from eqr.measure.results import StabilityRow
 from eqr.measure.stability import stability
@@ -75,7 +75,7 @@ def around(source: Source, plan: ReportPlan, cache: Path) -> Section:
         "with L as measured at the reached state. A large condition number of I - J means that small changes "
         "of the weights move the attractor far.",
         parts=[
-            Picture(
+            ReportPicture(
                 name="stability",
                 figure=stability_figure(rows),
                 caption="Left: least lead of the label's logit over all others against the spectral radius. "
@@ -109,7 +109,7 @@ def over_training(source: Source, plan: ReportPlan, cache: Path) -> Section:
     title, there = "Over training", RunFolder(source.folder).checkpoints
     if source.recipe is None or not any(there.glob("step-*.safetensors")):
         return Section(title=title, text="This folder holds no checkpoints.")
-    parts: list[Picture | Sheet] = []
+    parts: list[ReportPicture | Sheet] = []
     chosen = first_puzzles(source, plan.landscape_puzzles)
     if len(chosen):
         budget = plan.landscape_budget(source.reasoner.config)
@@ -119,7 +119,7 @@ def over_training(source: Source, plan: ReportPlan, cache: Path) -> Section:
         )
         if len({row.step for row in rows}) > 1:
             parts.append(
-                Picture(
+                ReportPicture(
                     name="modes-over-training",
                     figure=draw_modes(rows),
                     caption=f"Share of puzzles in each landscape mode at the run's checkpoints. {setting}",
@@ -144,7 +144,7 @@ def over_training(source: Source, plan: ReportPlan, cache: Path) -> Section:
     if isinstance(source.recipe.schedule, SegmentedOnline):
         tracked = tracking_rows(source.folder)
         parts.append(
-            Picture(
+            ReportPicture(
                 name="tracking",
                 figure=tracking(tracked),
                 caption="How far the rows under way at a checkpoint were from where the weights of that step "

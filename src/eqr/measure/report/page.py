@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from eqr.errors import UserError
-from eqr.measure.report.parts import Picture, Section, Sheet
+from eqr.measure.report.parts import ReportPicture, Section, Sheet
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -39,7 +39,7 @@ def render(
     )
     environment.filters["embedded"] = embedded
     environment.filters["formula"] = formula
-    environment.tests["picture"] = lambda part: isinstance(part, Picture)
+    environment.tests["picture"] = lambda part: isinstance(part, ReportPicture)
     template = environment.from_string(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
     return template.render(title=title, facts=facts, head=head, sections=sections, commands=commands.items())
 
@@ -52,6 +52,6 @@ def formula(text: str) -> "Markup":
     return Markup(re.sub(r"\^(\w+)", r"<sup>\1</sup>", lowered))  # escaped above
 
 
-def embedded(picture: Picture) -> str:
+def embedded(picture: ReportPicture) -> str:
     """Return a figure as an address that holds the figure itself."""
     return "data:image/svg+xml;base64," + base64.b64encode(picture.svg).decode()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eqr.files import make_folder, new_file
-from eqr.measure.results import Row
+from eqr.measure.results import ResultRow
 from eqr.measure.style import as_bytes, settle_layout
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Picture:
+class ReportPicture:
     """A figure with the words that belong to it."""
 
     name: str
@@ -49,7 +49,7 @@ class Sheet:
 
     name: str
     caption: str
-    rows: Sequence[Row]
+    rows: Sequence[ResultRow]
     shown: dict[str, tuple[str, Callable[[Any], str]]]
     """Heading and formatting of each column on the page, by field."""
 
@@ -79,7 +79,7 @@ class Section:
 
     title: str
     text: str
-    parts: Sequence[Picture | Sheet] = ()
+    parts: Sequence[ReportPicture | Sheet] = ()
 
     @property
     def anchor(self) -> str:
@@ -87,12 +87,12 @@ class Section:
         return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
 
 
-def export(folder: Path, parts: Sequence[Picture | Sheet]) -> tuple[list[Path], list[Path]]:
+def export(folder: Path, parts: Sequence[ReportPicture | Sheet]) -> tuple[list[Path], list[Path]]:
     """Write every figure as SVG and PNG and every table as CSV."""
     figures, tables = [], []
     make_folder(folder)
     for part in parts:
-        if isinstance(part, Picture):
+        if isinstance(part, ReportPicture):
             for suffix, content in (("svg", part.svg), ("png", part.png)):
                 figures.append(folder / "figures" / f"{part.name}.{suffix}")
                 with new_file(figures[-1]) as temporary:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from eqr.measure import plots
-from eqr.measure.report.parts import Picture, Section, Sheet, decimals, percent, plain
+from eqr.measure.report.parts import ReportPicture, Section, Sheet, decimals, percent, plain
 from eqr.measure.results import BreadthRow, CostRow
 from eqr.measure.scaling import (
     breadth_rows,
@@ -27,7 +27,7 @@ def settling(traces: Traces, setting: str) -> Section:
         "settled best (Top-1 converged: lowest mean residual of the last 3 segments). Labels play no part in "
         "the choice.",
         parts=[
-            Picture(
+            ReportPicture(
                 name="accuracy-against-residual",
                 figure=plots.accuracy_against_residual(rows),
                 caption="Share of puzzles wrong against the residual of the chosen start, both axes "
@@ -35,7 +35,7 @@ def settling(traces: Traces, setting: str) -> Section:
                 alt=f"Scatter plot: residual falls from {first.residual:.2g} to {last.residual:.2g} and "
                 f"accuracy goes from {percent(first.exact)} to {percent(last.exact)} as depth grows.",
             ),
-            Picture(
+            ReportPicture(
                 name="depth-and-breadth",
                 figure=plots.depth_and_breadth(rows),
                 caption="Left: mean residual of the chosen start. Right: share of puzzles whose chosen "
@@ -64,8 +64,8 @@ def settling(traces: Traces, setting: str) -> Section:
 def spending(traces: Traces, costs: Sequence[CostRow], setting: str) -> Section:
     """Accuracy against cost, and against breadth."""
     breadths = breadth_rows(traces)
-    parts: list[Picture | Sheet] = [
-        Picture(
+    parts: list[ReportPicture | Sheet] = [
+        ReportPicture(
             name="accuracy-against-nfe",
             figure=plots.accuracy_against_cost(costs),
             caption="Share of puzzles wrong against NFE, the mean number of segments spent on a puzzle over "
@@ -92,7 +92,7 @@ def spending(traces: Traces, costs: Sequence[CostRow], setting: str) -> Section:
     ]
     if traces.breadth > 1:
         parts[1:1] = [
-            Picture(
+            ReportPicture(
                 name="accuracy-against-breadth",
                 figure=plots.accuracy_against_breadth(breadths),
                 caption=f"Expected exact accuracy at depth {traces.depth} as starts are added, over random "
@@ -132,7 +132,7 @@ def difficulties(traces: Traces, setting: str) -> Section:
         title="Difficulty",
         text=f"Puzzles in bins of {name} that hold about equally many each.",
         parts=[
-            Picture(
+            ReportPicture(
                 name="depth-by-difficulty",
                 figure=plots.depth_by_difficulty(rows, rating=name, most=traces.depth),
                 caption=f"Segments until halting (head says done, answer stands), by {name}: median and "
@@ -140,7 +140,7 @@ def difficulties(traces: Traces, setting: str) -> Section:
                 f"{setting}",
                 alt=f"Depth used against {name} in {len(rows)} bins.",
             ),
-            Picture(
+            ReportPicture(
                 name="accuracy-by-difficulty",
                 figure=plots.accuracy_by_difficulty(rows, rating=name),
                 caption=f"Exact accuracy of one start at depth {traces.depth} by {name}, averaged over "

@@ -11,16 +11,16 @@ from eqr.measure.code import code_digest
 from eqr.measure.diagnostics import MODE_RULES, Basins, Landscape, Mode, landscape
 from eqr.measure.plots_grids import telling_segments, trajectory_figure
 from eqr.measure.plots_landscape import landscapes, residual_traces
-from eqr.measure.report.parts import Picture, Section, Sheet, decimals, percent, plain
+from eqr.measure.report.parts import ReportPicture, Section, Sheet, decimals, percent, plain
 from eqr.measure.report.source import ReportPlan, Source
-from eqr.measure.results import Row
+from eqr.measure.results import ResultRow
 from eqr.measure.scaling import mode_rows
 from eqr.measure.table import model_digest
 from eqr.measure.traces import Traces
 
 
 @dataclass(frozen=True, kw_only=True)
-class PuzzleRow(Row):
+class PuzzleRow(ResultRow):
     """A puzzle of the report, as `eqr solve` reads it."""
 
     number: int
@@ -71,7 +71,7 @@ def trajectories(traces: Traces, source: Source, setting: str, panels: int) -> S
         "model may change any cell at any time, and often revises right cells before all of them agree.",
         parts=[
             _decoded(traces, setting, panels),
-            Picture(
+            ReportPicture(
                 name="residual-traces",
                 figure=residual_traces(residuals, right, trained=trained),
                 caption="Residual after each segment, trajectories that end right and wrong apart: median "
@@ -90,7 +90,7 @@ def hardest_solved(traces: Traces) -> tuple[int, int]:
     return int(puzzle), int(start)
 
 
-def _decoded(traces: Traces, setting: str, panels: int) -> Picture:
+def _decoded(traces: Traces, setting: str, panels: int) -> ReportPicture:
     puzzle, start = hardest_solved(traces)
     grids = traces.candidates.tokens[puzzle, start]
     segments, changes = telling_segments(grids, panels), telling_segments(grids, len(grids))
@@ -105,7 +105,7 @@ def _decoded(traces: Traces, setting: str, panels: int) -> Picture:
     marks = "given cells grey, right ones green, wrong ones orange"
     if traces.task.look().fills:
         marks = "wrong cells crossed"
-    return Picture(
+    return ReportPicture(
         name="decoded-trajectory",
         figure=trajectory_figure(traces.task, inputs, label, chosen, segments),
         caption=f"Decoded trajectory of puzzle {puzzle}, start {start}: {why}. {shown}; {marks}, cells that "
@@ -117,13 +117,13 @@ def _decoded(traces: Traces, setting: str, panels: int) -> Picture:
 def attractors(basins: Sequence[Basins], views: dict[int, Landscape], source: Source) -> Section:
     """The landscapes of some puzzles, and how many puzzles have which mode."""
     rules = MODE_RULES
-    parts: list[Picture | Sheet] = []
+    parts: list[ReportPicture | Sheet] = []
     if not basins:
         return Section(title="Attractor landscape", text="No puzzle's landscape was asked for.")
     if views:
         one = next(iter(views.values()))
         parts.append(
-            Picture(
+            ReportPicture(
                 name="attractor-landscape",
                 figure=landscapes(list(views.values()), [f"Puzzle {number}" for number in views]),
                 caption=f"{len(views)} puzzles, {one.basins.starts} starts each, {one.depth} segments: "
