@@ -80,7 +80,7 @@ class Settling(Reasoner):
     def read(self, state: State, before: State) -> Reading:
         residual = state.distance(before)
         halt = torch.where(residual > 0, torch.log(0.05 / residual.clamp_min(1e-9)), -5.0)
-        return Reading(logits=self.decode(state), halt=halt, go_on=-halt, residual=residual)
+        return Reading(logits=self.decode(state), halt=halt, continue_score=-halt, residual=residual)
 
     def decode(self, state: State) -> Tensor:
         return state.answer[:, :, : self.config.vocabulary].transpose(0, 1).clone()

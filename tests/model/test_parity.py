@@ -29,7 +29,7 @@ def outputs(model: Reasoner, before: State, x: Tensor) -> tuple[State, dict[str,
     with torch.no_grad():
         after = model.segment(before, x, *keys_of(before.rows))
         reading = model.read(after, before)
-    named = {"logits": reading.logits, "q_halt": reading.halt, "q_continue": reading.go_on}
+    named = {"logits": reading.logits, "q_halt": reading.halt, "q_continue": reading.continue_score}
     names = ("z",) if after.scratch is None else ("z_H", "z_L")
     latents = zip(names, after.tensors(), strict=True)
     return after, named | {name: latent.transpose(0, 1) for name, latent in latents}

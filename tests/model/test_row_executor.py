@@ -119,11 +119,12 @@ def test_a_cut_segment_equals_the_whole(system):
     with torch.no_grad():
         whole = advance(model, state, x, keys, depths)
         reading = model.read(whole, state)
+    # pieces of another size go through other kernels, whose roundings dozens of applications add up
     cut, cut_reading = segment_and_read(model, RowExecutor(2, 2), state, x, keys, depths)
     for one, other in zip(whole.tensors(), cut.tensors(), strict=True):
-        assert torch.allclose(one, other, atol=1e-4)
-    assert torch.allclose(reading.logits, cut_reading.logits, atol=1e-4)
-    assert torch.allclose(reading.residual, cut_reading.residual, atol=1e-4)
+        assert torch.allclose(one, other, atol=3e-4)
+    assert torch.allclose(reading.logits, cut_reading.logits, atol=3e-4)
+    assert torch.allclose(reading.residual, cut_reading.residual, atol=3e-4)
 
 
 def test_gradients_by_piece_sum_to_the_whole_and_do_not_vary():

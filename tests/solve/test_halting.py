@@ -33,7 +33,9 @@ def reading(halt, residual=None, answers=None) -> Reading:
     rows = len(halt)
     residual = torch.tensor(residual if residual is not None else [1.0] * rows)
     logits = torch.nn.functional.one_hot(torch.tensor(answers or [[0, 0]] * rows), 4).float()
-    return Reading(logits=logits, halt=torch.tensor(halt), go_on=torch.zeros(rows), residual=residual)
+    return Reading(
+        logits=logits, halt=torch.tensor(halt), continue_score=torch.zeros(rows), residual=residual
+    )
 
 
 def first_halts(rule: HaltingRule, readings: list[Reading]) -> list[int | None]:
@@ -60,11 +62,11 @@ def test_head_can_be_counted_from_the_continue_score():
     seen = Reading(
         logits=torch.zeros(1, 2, 3),
         halt=torch.tensor([-1.0]),
-        go_on=torch.tensor([-2.0]),
+        continue_score=torch.tensor([-2.0]),
         residual=torch.ones(1),
     )
     assert first_halts(HaltHead(), [seen]) == [None]
-    assert first_halts(HaltHead(over_go_on=True), [seen]) == [1]
+    assert first_halts(HaltHead(over_continue=True), [seen]) == [1]
 
 
 def test_residual_below():
@@ -172,8 +174,8 @@ def _says(rule: HaltingRule, readings: list[Reading]) -> list[bool]:
         ("head:1.5:2", HaltHead(threshold=1.5, patience=2)),
         ("residual:0.02", ResidualBelow(tolerance=0.02)),
         ("stable:3", AnswerStable(patience=3)),
-        ("above-continue", HaltHead(over_go_on=True)),
-        ("above-continue:0.5:2", HaltHead(over_go_on=True, threshold=0.5, patience=2)),
+        ("above-continue", HaltHead(over_continue=True)),
+        ("above-continue:0.5:2", HaltHead(over_continue=True, threshold=0.5, patience=2)),
         ("valid", AnswerAccepted()),
         ("head+residual:0.05", AllOf(rules=(HaltHead(), ResidualBelow(tolerance=0.05)))),
         (

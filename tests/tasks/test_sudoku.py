@@ -376,6 +376,32 @@ def test_answers_given_away_make_hard_puzzles_easier():
     assert np.median(ratings) < 40 <= ratings.max()  # every puzzle of the library needs 40 and more
 
 
+def test_single_assumptions_solve_what_is_dug_at_random_and_leave_the_hardest_open():
+    from eqr.tasks.sudoku_logic import undecided
+
+    task = Sudoku(3, 3)
+    dug = itertools.islice(task.generate(np.random.default_rng(0)), 20)
+    assert [undecided(one.puzzle - np.uint8(1), task.units)[0] for one in dug] == [0] * 20
+    nugget = "000000039000001005003050800008090006070002000100400000009080050020000600400700000"
+    left, tries = undecided(task.parse(nugget) - np.uint8(1), task.units)
+    assert left > 100
+    assert tries > left
+    assert undecided(task.parse("11" + "." * 79) - np.uint8(1), task.units)[0] == -1
+    solved = next(task.generate(np.random.default_rng(0))).answer - np.uint8(1)
+    assert undecided(solved, task.units) == (0, 0)
+
+
+def test_every_puzzle_of_the_library_needs_nested_assumptions():
+    from eqr.tasks.sudoku_logic import undecided
+
+    task = Sudoku(3, 3)
+    puzzles, ratings = sudoku_hard.library()
+    assert (task.solve_many(puzzles).solutions == 1).all()
+    assert (task.solve_many(puzzles).backtracks == ratings).all()
+    assert min(undecided(puzzle - np.uint8(1), task.units)[0] for puzzle in puzzles) > 0
+    assert len(np.unique(task.canonical(puzzles), axis=0)) == len(puzzles)
+
+
 def test_hard_puzzles_exist_for_9x9_only():
     small, large = task_named("sudoku-6x6"), task_named("sudoku-9x9")
     with pytest.raises(UserError, match="sudoku-9x9 only"):

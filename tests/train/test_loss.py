@@ -15,10 +15,12 @@ ANCHORS = {0: 0.405465, 1: 2.197225, 2: 1.504077}
 """Stablemax cross-entropy of the logits (2, -1, 0) for each class."""
 
 
-def reading(logits, halt=None, go_on=None):
+def reading(logits, halt=None, continue_score=None):
     rows = logits.shape[0]
     zeros = torch.zeros(rows)
-    return Reading(logits, zeros if halt is None else halt, zeros if go_on is None else go_on, zeros)
+    return Reading(
+        logits, zeros if halt is None else halt, zeros if continue_score is None else continue_score, zeros
+    )
 
 
 def published_stablemax(logits, labels):
@@ -93,9 +95,11 @@ def test_halt_loss_asks_for_right_answers():
 
 def test_continue_loss_looks_one_segment_ahead():
     logits = torch.zeros(3, 1, 3)
-    now = reading(logits, go_on=torch.tensor([0.3, 0.3, 0.3]))
-    later = reading(logits, halt=torch.tensor([1.0, -1.0, -1.0]), go_on=torch.tensor([0.0, 2.0, 2.0]))
+    now = reading(logits, continue_score=torch.tensor([0.3, 0.3, 0.3]))
+    later = reading(
+        logits, halt=torch.tensor([1.0, -1.0, -1.0]), continue_score=torch.tensor([0.0, 2.0, 2.0])
+    )
     last = torch.tensor([False, False, True])
     target = torch.sigmoid(torch.tensor([1.0, 2.0, -1.0]))
-    expected = F.binary_cross_entropy_with_logits(now.go_on, target, reduction="none")
+    expected = F.binary_cross_entropy_with_logits(now.continue_score, target, reduction="none")
     torch.testing.assert_close(continue_losses(now, later, last), expected)

@@ -37,7 +37,7 @@ class OneRow:
             case LearnedHalt():
                 wish = reading.halt.item() > 0
             case QHalt():
-                wish = reading.halt.item() > reading.go_on.item()
+                wish = reading.halt.item() > reading.continue_score.item()
             case OracleHalt():
                 wish = right
             case _:

@@ -29,6 +29,10 @@ class Job(Value):
         """Whether any of its looks needs a trained model."""
         return any(look.trained for look in self.looks)
 
+    def lacks_training(self, entry: Entry) -> bool:
+        """Whether a look that was not taken yet needs a model that is not trained yet."""
+        return not entry.trained() and any(look.trained and entry.found(look) is None for look in self.looks)
+
 
 class Interrupted(Exception):
     """The job was asked to stop; what it has is in the store."""
@@ -40,7 +44,7 @@ def run_job(job: Job, store: Store) -> None:
 
     entry = store[job.key]
     with store.alone(job.key):
-        if any(entry.found(look) is None for look in job.looks):
+        if job.lacks_training(entry):
             entry.begin_again()
         made = {"recipe": job.recipe.to_json(), "label": job.label, "smoke": job.smoke}
         entry.begin({**made, "code": code_version(), "machine": machine(), "core_seconds": 0.0})
@@ -60,7 +64,7 @@ def _attempt(job: Job, entry: Entry, store: Store) -> dict[str, str]:
     from eqr.train.sources import load_data
 
     try:
-        if job.trains and not entry.trained():
+        if job.lacks_training(entry):
             with store.alone(DATA):  # generated once, by whoever is first
                 load_data(job.recipe.data, entry.run, quiet=True)
             _train(job, entry)

@@ -48,7 +48,7 @@ def state(job: Job, store: Store) -> str:
     """Return what a job has left to do: it is there, to look at, or to train."""
     if done(job, store):
         return "there"
-    return "to train" if job.trains and not store[job.key].trained() else "to look at"
+    return "to train" if job.lacks_training(store[job.key]) else "to look at"
 
 
 def make_plan(

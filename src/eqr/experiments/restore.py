@@ -1,7 +1,7 @@
 """Numbers that a results folder shows, put back into a store: a clone goes on without training it all again.
 
 A results folder holds every number by cell and seed and the key of every run behind it, but no weights. So a
-run is put back if the folder has whatever the plan wants of it, and is trained anew otherwise: no two
+run is put back if the folder has whatever the plan wants of its model, and is trained anew otherwise: no two
 trainings are ever mixed under one seed.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from eqr.experiments.experiment import Experiment
 from eqr.experiments.jobs import Job
 from eqr.experiments.looks import AnyLook, Cost, Curve, Final, Found, Shape, Solve
-from eqr.experiments.plan import Place, Plan, done
+from eqr.experiments.plan import Place, Plan
 from eqr.experiments.store import RESTORED, Store
 from eqr.experiments.tables import cell_name, read_table
 from eqr.files import read_json
@@ -57,27 +57,33 @@ def _values(experiments: dict[str, Experiment], results: Path) -> dict[str, dict
 def _put_back(
     job: Job, places: list[Place], store: Store, runs: _Runs, shown: dict[str, dict[int, float]]
 ) -> bool:
-    found: dict[str, dict[str, float]] = {look.digest(): {} for look in job.looks}
+    found: dict[str, dict[str, float]] = {}
     record: dict[str, Any] = {}
     for place in places:
         run = runs[place.cell.experiment.item].get(place.key)
         name = place.look.digest()
         if run is None or name not in run["look_seconds"] or not isinstance(place.look, NUMBERS_ONLY):
-            return False
+            if place.look.trained:
+                return False
+            continue  # taken again in a moment
         record = run
         experiment, row, column = place.cell.experiment, place.cell.row, place.cell.column
         value = shown.get(cell_name(experiment, row, column), {}).get(place.seed)
+        numbers = found.setdefault(name, {})
         if value is not None:  # what does not occur has none
-            found[name][place.number] = value / 100 if column.percent else value
+            numbers[place.number] = value / 100 if column.percent else value
+    if not found:
+        return False
     entry = store[job.key]
     fields = ("code", "machine", "steps", "parameters", "core_seconds")
     told = {name: record[name] for name in fields if name in record}
     entry.begin({"recipe": job.recipe.to_json(), "label": job.label, "smoke": False, RESTORED: True, **told})
     for look in job.looks:
-        numbers = found[look.digest()]
-        seconds = _seconds(look, job.key, runs)
-        entry.keep(look, Found(numbers=numbers, code=record["code"], core_seconds=seconds))
-    return done(job, store)
+        if look.digest() in found:
+            seconds = _seconds(look, job.key, runs)
+            kept = Found(numbers=found[look.digest()], code=record["code"], core_seconds=seconds)
+            entry.keep(look, kept)
+    return True
 
 
 def _seconds(look: AnyLook, key: str, runs: _Runs) -> float:

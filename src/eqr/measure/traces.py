@@ -174,7 +174,7 @@ def _halts(traces: Traces, rule: HaltingRule) -> NDArray[np.int64]:
         reading = Reading(
             logits=torch.nn.functional.one_hot(tokens, traces.task.vocabulary).to(torch.uint8),
             halt=torch.from_numpy(here.halt.reshape(rows)),
-            go_on=torch.full((rows,), torch.nan),
+            continue_score=torch.full((rows,), torch.nan),
             residual=torch.from_numpy(np.ascontiguousarray(here.residuals[..., -1]).reshape(rows)),
             accepted=None
             if puzzles is None

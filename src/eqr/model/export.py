@@ -120,7 +120,7 @@ class _Read(nn.Module):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         half = len(inputs) // 2
         reading = self.reasoner.read(State(*inputs[:half]), State(*inputs[half:]))
-        return reading.logits, reading.halt, reading.go_on, reading.residual
+        return reading.logits, reading.halt, reading.continue_score, reading.residual
 
 
 @torch.no_grad()
@@ -141,7 +141,7 @@ def graphs(reasoner: Reasoner, *, rows: int = 3, seed: int = 0) -> tuple[Graph, 
     states = ("answer", "scratch")[: len(start)]
     before = tuple(f"{state}_before" for state in states)
     latent = (1,) * len(states)
-    heads = ("logits", "halt", "go_on", "residual")
+    heads = ("logits", "halt", "continue_score", "residual")
     noise = ("noise",) * len(scales)
     return (
         Graph(

@@ -166,7 +166,7 @@ class Reasoner(Saved):
         return Reading(
             logits=self.decode(state),
             halt=scores[:, 0],
-            go_on=scores[:, 1],
+            continue_score=scores[:, 1],
             residual=state.distance(before),
         )
 

@@ -80,7 +80,7 @@ class Reading:
     """(rows, cells, vocabulary)."""
     halt: Tensor
     """Halt score q as a logit, above 0 means "I am done"; float32, shape (rows,)."""
-    go_on: Tensor
+    continue_score: Tensor
     """HRM's continue score as a logit, float32, shape (rows,); trained by HRM's rule only."""
     residual: Tensor
     """Change of the latents over the segment (see `State.distance`), shape (rows,)."""

@@ -92,11 +92,11 @@ class HaltHead(_Patient):
     numbers: ClassVar[tuple[str, ...]] = ("threshold", "patience")
     kind: Literal["head"] = "head"
     threshold: float = 0.0
-    over_go_on: bool = False
+    over_continue: bool = False
     """Whether the score is counted from the continue score, as in HRM's rule q_halt > q_continue."""
 
     def _calm(self, reading: Reading) -> Tensor:
-        score = reading.halt - reading.go_on if self.over_go_on else reading.halt
+        score = reading.halt - reading.continue_score if self.over_continue else reading.halt
         return score > self.threshold
 
 
@@ -224,7 +224,7 @@ AllOf.model_rebuild()
 for _rule in (FixedDepth, HaltHead, ResidualBelow, AnswerStable, AnswerAccepted, AnyOf, AllOf):
     register(_rule)
 HALTING.close()
-_SHORT: dict[str, tuple[str, dict[str, Any]]] = {"above-continue": ("head", {"over_go_on": True})}
+_SHORT: dict[str, tuple[str, dict[str, Any]]] = {"above-continue": ("head", {"over_continue": True})}
 """Words that stand for a rule with some fields set."""
 SETTLED = AllOf(rules=(HaltHead(), AnswerStable(patience=1)))
 """`head+stable:1`: the head says done and the answer stands; the head alone is too often wrong at first."""

@@ -2,8 +2,8 @@
 
 Whoever tries each candidate in turn, follows the singles it leads to (cells with one candidate, digits with
 one place in a unit) and crosses it out at a contradiction, solves every puzzle that is dug at random,
-whatever a search's backtracks say. The hardest known puzzles are of another kind: there this decides next to nothing,
-and an assumption must be made inside another. Importing this module loads numba.
+whatever a search's backtracks say. The hardest known puzzles are of another kind: there this decides next to
+nothing, and an assumption must be made inside another. Importing this module loads numba.
 """
 
 import numpy as np

@@ -109,7 +109,7 @@ class QHalt(Exploring):
 
     trains_continue: ClassVar[bool] = True
     kind: Literal["q-learning"] = "q-learning"
-    rule: ClassVar[HaltingRule | None] = HaltHead(over_go_on=True)
+    rule: ClassVar[HaltingRule | None] = HaltHead(over_continue=True)
 
 
 AnyHalting = Annotated[SerializeAsAny[TrainingHalting], BeforeValidator(reads(TRAINING_HALTING))]

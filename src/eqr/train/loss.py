@@ -81,6 +81,6 @@ def continue_losses(reading: Reading, following: Reading, last: Tensor) -> Tenso
     segment was the `last`, else the better of its two scores.
     """
     with torch.no_grad():
-        best = torch.maximum(following.halt, following.go_on)
+        best = torch.maximum(following.halt, following.continue_score)
         target = torch.sigmoid(torch.where(last, following.halt, best))
-    return F.binary_cross_entropy_with_logits(reading.go_on, target, reduction="none")
+    return F.binary_cross_entropy_with_logits(reading.continue_score, target, reduction="none")
