@@ -282,7 +282,7 @@ from eqr.solve import Budget, HaltHead, MajorityVote
 from eqr.train.distributed import joined
 module.part_size = lambda breadth: 8
 puzzles = puzzles_4x4(30)
-sweep = module.Sweep(budget=Budget(halting=HaltHead()), depths=(4, 12), breadths=(1, 3),
+sweep = module.BudgetSweep(budget=Budget(halting=HaltHead()), depths=(4, 12), breadths=(1, 3),
                      select={{"majority": MajorityVote()}})
 reasoner = Settling(puzzles, stuck=0.3)
 with joined(torch.device("cpu")) as world:
