@@ -37,7 +37,7 @@ class SudokuOptions(Generate):
     hard: float = Field(default=0.0, ge=0.0, le=1.0)
     """Share of puzzles that come from the library of hard ones (9x9 only) instead of being dug."""
     reveal: int = Field(default=0, ge=0)
-    """Most answers given away in a hard puzzle, each number as likely: every difficulty in between."""
+    """Most answers given away in a hard puzzle, each number from one on as likely; 0 gives none away."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -1,8 +1,8 @@
 """Hard 9x9 Sudoku puzzles, found by long walks (benchmarks/climb.py) and kept in `sudoku_hard.txt`.
 
-Of puzzles dug at random one in a hundred needs more than a dozen failed guesses; the hardest known need a
-hundred and more, and so do these. Every draw is one of them in a random relabelling, with some of its answers
-given away if asked for: one or two take most of the search away.
+Puzzles dug at random are solved by trying one candidate at a time (`sudoku_logic`); the hardest known are
+not, and neither are these: an assumption must be made inside another. Every draw is one of them in a random
+relabelling, with some of its answers given away if asked for, each of which makes it much easier.
 """
 
 from functools import cache
@@ -35,7 +35,7 @@ def draw(
 ) -> Instance | None:
     """Return one of the puzzles with a rating in the range, relabelled at random; None if there is none.
 
-    Up to `reveal` blanks of it are filled with their answers, and it is rated as it then is.
+    One to `reveal` blanks of it are filled with their answers, and it is rated as it then is.
     """
     from eqr.tasks.sudoku_search import all_digits, search
 
@@ -49,7 +49,7 @@ def draw(
     search(puzzle - 1, answer, all_digits(81), np.arange(81), units, 1, RATE_STEPS, 0)
     if not reveal:
         return Instance(puzzle=puzzle, answer=answer + 1, rating=int(ratings[chosen]))
-    given = rng.permutation(np.flatnonzero(puzzle == BLANK))[: rng.integers(reveal + 1)]
+    given = rng.permutation(np.flatnonzero(puzzle == BLANK))[: rng.integers(1, reveal + 1)]
     puzzle[given] = answer[given] + 1
     rated = search(puzzle - 1, np.zeros_like(answer), all_digits(81), np.arange(81), units, 2, RATE_STEPS, 0)
     return Instance(puzzle=puzzle, answer=answer + 1, rating=rated.backtracks)
