@@ -66,11 +66,14 @@ def test_a_puzzle_finds_its_model():
         ("1.......4...2...", "sudoku-4x4", "sudoku-4x4"),
         (NINE, "sudoku-9x9", "sudoku-9x9"),
         (maze, "maze", "maze-7x7"),
+        ("12" + "." * 254, "sudoku-9x9", "sudoku-16x16"),
     ):
         found, of = model_for(text)
         assert (found, of.name) == (name, task)
     with pytest.raises(UserError, match="reads like none of the puzzles"):
         model_for("hello")
+    with pytest.raises(UserError, match="no model '12"):  # too long for the name of a file
+        Reasoner.from_pretrained("12" + "." * 254)
 
 
 def test_the_command_line_solves_without_a_model(capsys):
@@ -86,11 +89,14 @@ def test_the_command_line_solves_without_a_model(capsys):
     assert set(listed) == set(NAMES)
 
 
-def test_one_set_of_weights_runs_on_other_sizes():
-    model = Reasoner.from_pretrained("maze")
-    task = task_named("maze-15x15")
+@pytest.mark.parametrize(
+    ("weights", "name", "depth"),
+    [("maze", "maze-15x15", 64), ("sudoku-9x9", "sudoku-6x6", 16), ("sudoku-9x9", "sudoku-4x4", 16)],
+)
+def test_one_set_of_weights_runs_on_other_sizes(weights, name, depth):
+    model, task = Reasoner.from_pretrained(weights), task_named(name)
     made = task.generate(np.random.default_rng(HELD_BACK))
-    solver = Solver(model, task=task, budget=Budget(depth=64))
+    solver = Solver(model, task=task, budget=Budget(depth=depth))
     with torch.inference_mode():
         solved = [answer.valid for answer in solver.solve_many([next(made).puzzle for _ in range(16)])]
     assert np.mean(solved) >= 0.75

@@ -126,22 +126,6 @@ def sudoku_9x9_minimal() -> Recipe:
     )
 
 
-def sudoku_9x9_hard() -> Recipe:
-    """The hardest 9x9 Sudoku: goes on from the shipped 9x9 model, six minutes of one core."""
-    base = sudoku_9x9_minimal()
-    return base.replace(
-        name="sudoku-9x9-hard",
-        begin="sudoku-9x9",
-        # whole hard puzzles are out of reach and teach to hedge; with answers given away they are in it
-        data=Generated(task="sudoku-9x9", train=30_000, options={"hard": 0.55, "reveal": 5}),
-        model=base.model.replace(path=systems.EQR_PATH.replace(noise=0.05)),
-        optimizer=AdamAtan2(rate=1.4e-3, weight_decay=0.1),
-        rate=Rate(warmup=100),
-        steps=3000,
-        evaluation=EvaluationPlan(every=1000, puzzles=256, depths=(1, 4, 16, 64)),
-    )
-
-
 def sudoku_16x16() -> Recipe:
     """16x16 Sudoku with half of the cells given: half an hour of one core (without a spare clue: 0%)."""
     return candidates(

@@ -6,13 +6,16 @@ from eqr.model.lookup import CONFIG, shipped
 from eqr.tasks import Task, task_named
 
 MAZE = "maze-"
+SERVED = {"sudoku-16x16": "sudoku-9x9"}
+"""Tasks without weights of their own, and the model whose weights serve them too."""
 
 
 def model_for(text: str) -> tuple[str, Task]:
     """Return the shipped model and the task for a puzzle as people paste it."""
     tried = []
-    for name, folder in shipped().items():
-        task = _of_that_size(read_json(folder / CONFIG)["task"], text)
+    own = [(name, read_json(folder / CONFIG)["task"]) for name, folder in shipped().items()]
+    for name, kind in (*own, *((model, task) for task, model in SERVED.items())):
+        task = _of_that_size(kind, text)
         try:
             task.parse(text)
         except UserError:
