@@ -91,6 +91,9 @@ def test_halting_rules_say_when():
     for rule, halted in expected.items():
         assert rule.halted(reading, right, keys, depths, 16).tolist() == halted, rule.kind
         assert rule.halted(reading, right, keys, torch.full((3,), 16), 16).all(), rule.kind
+        assert rule.halted(reading, right, keys, torch.full((3,), 17), 16).all(), (
+            "deeper than the limit now is"
+        )
 
 
 @pytest.mark.parametrize("limit", [16, 9])  # an odd and an even number of depths
@@ -105,6 +108,11 @@ def test_exploration_draws_a_least_depth_from_two_to_the_limit(limit):
     assert len(counts) == limit - 1
     again = rule.least(keys, torch.full((rows,), 2), limit)
     assert (least != again).any(), "drawn anew at every segment"
+
+
+def test_where_one_segment_is_all_nobody_explores():
+    least = LearnedHalt(exploration=1.0).least(torch.arange(4), torch.ones(4, dtype=torch.int64), 1)
+    assert least.tolist() == [0, 0, 0, 0]
 
 
 def test_rows_that_stay_run_to_the_limit_and_are_drawn_once():
