@@ -18,6 +18,7 @@ from eqr.measure.evaluate import BudgetSweep, evaluate
 from eqr.model.card import Measured, TrainingFacts
 from eqr.model.lookup import SHIPPED
 from eqr.model.reasoner import Reasoner
+from eqr.recipes import recipe_named
 from eqr.runs import RunFolder
 from eqr.solve import Budget, FirstToHalt, LowestResidual, parse_halting
 from eqr.tasks import task_named
@@ -98,8 +99,9 @@ def main() -> None:
     for name, puzzles in sets.items():
         some = sample(puzzles, min(options.limit, len(puzzles)), seed=0)
         measured += numbers(model.for_task(task_named(some.task)), some, name, depths, options.breadth)
+    seed = "" if recipe.seed == recipe_named(recipe.name).seed else f" --set seed={recipe.seed}"
     model.origin = TrainingFacts(
-        command=f"eqr train {recipe.name} --out runs/{recipe.name}",
+        command=f"eqr train {recipe.name}{seed} --out runs/{recipe.name}",
         seed=recipe.seed,
         steps=summary.steps,
         seconds=summary.seconds,
