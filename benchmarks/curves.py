@@ -96,7 +96,7 @@ def points(model: str, name: str, puzzles: PuzzleSet, *, narrow: int, most: int)
 @styled
 def drawn(found: list[Point]) -> Figure:
     """Accuracy against depth, against starts, and against what was spent."""
-    figure = new_figure(height=2.7)
+    figure = new_figure(height=2.9)
     left, middle, right = figure.subplots(1, 3, sharey=True)
     lines = (
         (left, "depth", "depth", "-o"),
@@ -118,7 +118,7 @@ def drawn(found: list[Point]) -> Figure:
     for axes, words in (
         (left, "depth D, one start"),
         (middle, "starts at D=64, least residual\n(dotted: any right)"),
-        (right, "segments spent: depth, starts (squares),\nrace (triangles), halting (star)"),
+        (right, "segments spent (squares: starts,\ntriangles: race, star: halting)"),
     ):
         axes.set_xscale("log")
         plain_numbers(axes.xaxis)
@@ -126,7 +126,7 @@ def drawn(found: list[Point]) -> Figure:
         percent_axis(axes)
     left.set_ylabel("exact accuracy")
     handles, names = left.get_legend_handles_labels()
-    left.legend(handles, names, loc="lower right")
+    left.legend(handles, names, loc="center right")
     return figure
 
 
