@@ -202,10 +202,10 @@ def _puzzles(look: Puzzles, seen: Seen) -> Found:
         "vocabulary": task.vocabulary,
     }
     both = np.concatenate([np.asarray(splits[name].inputs) for name in ("train", "test")])
-    numbers |= {name: float(values.mean()) for name, values in task.measures(both).items()}
-    answers = task.measures(np.asarray(test.inputs)).get("shortest paths")
-    if answers is not None:
-        numbers["unique"] = float((answers == 1).mean())
+    measures = task.measures(both)
+    numbers |= {name: float(values.mean()) for name, values in measures.items()}
+    if "shortest paths" in measures:
+        numbers["unique"] = float((measures["shortest paths"][-len(test) :] == 1).mean())
     for low, high in RATINGS:
         numbers[rated("share", low, high)] = float(within(ratings, low, high).mean())
     drawn = [[test.inputs[index].tolist(), test.labels[index].tolist()] for index in range(look.drawn)]

@@ -9,12 +9,12 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from eqr.experiments.experiment import Experiment
 from eqr.experiments.jobs import Job
 from eqr.experiments.looks import AnyLook, Cost, Curve, Final, Found, Shape, Solve
 from eqr.experiments.plan import Place, Plan
+from eqr.experiments.results import read_values
 from eqr.experiments.store import RESTORED, Store
-from eqr.experiments.tables import cell_name, read_table
+from eqr.experiments.tables import cell_name
 from eqr.files import read_json
 
 NUMBERS_ONLY = (Solve, Curve, Final, Shape, Cost)
@@ -28,7 +28,7 @@ def restore(plan: Plan, store: Store, results: Path) -> int:
     """Put back what the store lacks and the results folder has; return how many runs that were."""
     experiments = {place.cell.experiment.item: place.cell.experiment for place in plan.places}
     runs = {item: _runs(results / item / "provenance.json") for item in experiments}
-    shown = _values(experiments, results)
+    shown = read_values(results, experiments)
     places: dict[str, list[Place]] = defaultdict(list)
     for place in plan.places:
         places[place.key].append(place)
@@ -45,13 +45,6 @@ def _runs(path: Path) -> dict[str, dict[str, Any]]:
     # a folder that several machines filled does not say which run is whose
     machine = machines[0] if len(machines) == 1 else {"processor": "one of several"}
     return {run["key"]: {**run, "machine": machine} for run in record["runs"]}
-
-
-def _values(experiments: dict[str, Experiment], results: Path) -> dict[str, dict[int, float]]:
-    values: dict[str, dict[int, float]] = {}
-    for item, experiment in experiments.items():
-        values |= read_table(experiment, results / item).values
-    return values
 
 
 def _put_back(

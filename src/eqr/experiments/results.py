@@ -134,10 +134,12 @@ def provenance(
     }
 
 
-def read_values(folder: Path) -> dict[str, dict[int, float]]:
+def read_values(
+    folder: Path, experiments: Mapping[str, Experiment] = EXPERIMENTS
+) -> dict[str, dict[int, float]]:
     """Return every value of a results folder by cell and seed."""
     values: dict[str, dict[int, float]] = {}
-    for item, experiment in EXPERIMENTS.items():
+    for item, experiment in experiments.items():
         values.update(read_table(experiment, folder / item).values)
     return values
 

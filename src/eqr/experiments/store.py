@@ -68,7 +68,7 @@ class Entry:
     def begin_again(self) -> None:
         """Forget numbers without weights: what is looked at next must be of the same training."""
         if (self.made() or {}).get(RESTORED):
-            shutil.rmtree(self.folder / LOOKS)
+            shutil.rmtree(self.folder / LOOKS, ignore_errors=True)  # gone if a kill came in between
             (self.folder / MADE).unlink()
 
     def trained(self) -> bool:
