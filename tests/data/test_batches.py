@@ -202,3 +202,15 @@ def test_a_task_whose_puzzles_are_all_held_out_says_so():
     only = PuzzleSet.of(few.name, one.puzzle[None], one.answer[None])
     with pytest.raises(UserError, match=r"is one of the validation or test puzzles.*data\.endless=false"):
         GeneratedStream(few, seed=0, held_out=[only]).take(1)
+
+
+def test_answers_are_given_away():
+    plain, told = stream(augment=False).take(400), stream(augment=False, reveal=3).take(400)
+    assert (told.labels == plain.labels).all()
+    assert (told.indices == plain.indices).all()
+    changed = told.inputs != plain.inputs
+    assert (told.inputs[changed] == told.labels[changed]).all()
+    hidden = ((plain.inputs != plain.labels) & (plain.labels != 0)).sum(axis=1)
+    assert (changed.sum(axis=1) <= np.minimum(hidden, 3)).all()
+    assert set(changed.sum(axis=1).tolist()) == {0, 1, 2, 3}
+    assert same(told, Batch.joined([(cut := stream(augment=False, reveal=3)).take(150), cut.take(250)]))

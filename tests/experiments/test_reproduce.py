@@ -22,6 +22,7 @@ from eqr.experiments.looks import Curve, Shape, Solve
 from eqr.experiments.plan import make_plan
 from eqr.experiments.restore import restore
 from eqr.experiments.store import Store
+from eqr.experiments.tables import Table
 from eqr.recipes import recipe_named
 
 LOOK = Solve(puzzles=8, depth=2, breadth=2)
@@ -94,6 +95,21 @@ def test_equal_recipes_are_one_run_and_looks_are_gathered():
     assert len(trained) == 4  # two rows, two seeds, whatever asks
     assert all(len(job.looks) >= 2 for job in trained)
     assert [job.recipe.seed for job in trained] == [0, 0, 1, 1]  # every row before the second seed
+
+
+def test_a_column_has_as_many_seeds_as_it_says():
+    cheap = TINY.plus("rows=2")
+    columns = (Column(name="dear", look=LOOK), Column(name="cheap", look=LOOK, lab=cheap, seeds=4))
+    wide = SMALL.replace(columns=columns)
+    seeds = [(place.cell.column.name, place.seed) for place in make_plan([wide], "lab").places]
+    assert sorted(set(seeds)) == [*(("cheap", seed) for seed in range(4)), ("dear", 0), ("dear", 1)]
+    asked = make_plan([wide], "lab", seeds=1).places
+    assert {place.seed for place in asked} == {0}
+    table = Table(wide)
+    for cell in wide.cells():
+        for seed in range(2):
+            table.put(cell, seed, 0.5)
+    assert table.state == "partly"
 
 
 def test_again_trains_nothing_and_says_the_same(copied):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eqr.cli.reproduce import On
-from eqr.cli.solve import HALT_HELP, START_HELP
+from eqr.cli.solve import ASSUME_HELP, HALT_HELP, START_HELP
 from eqr.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def evaluate(
         bool, typer.Option("--race", help="The first start that halts cancels the rest.")
     ] = False,
     abreast: Annotated[int, typer.Option(help="Starts that race at once.")] = 8,
+    assume: Annotated[bool, typer.Option("--assume", help=ASSUME_HELP)] = False,
     noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,
     damping: Annotated[float | None, typer.Option(help="Damping instead of the model's.")] = None,
     start: Annotated[str, typer.Option(metavar="START", help=START_HELP)] = "model",
@@ -73,6 +74,7 @@ def evaluate(
     budget = {
         "race": race,
         "abreast": abreast,
+        "assume": assume,
         "noise": noise,
         "damping": damping,
         "start": start,

@@ -25,6 +25,7 @@ HALT_HELP = (
     "a+b both, a/b either."
 )
 START_HELP = "model (its own) or random[:scale[:scratch scale]]."
+ASSUME_HELP = "Each start is told another guess at a few cells; one of them is told right."
 LONGEST_LINE = 1 << 16
 """Bytes of a line that are read; no puzzle is longer."""
 
@@ -54,6 +55,7 @@ def solve(
     race: Annotated[
         bool, typer.Option("--race", help="The first start that halts cancels the rest.")
     ] = False,
+    assume: Annotated[bool, typer.Option("--assume", help=ASSUME_HELP)] = False,
     noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,
     damping: Annotated[float | None, typer.Option(help="Damping instead of the model's.")] = None,
     start: Annotated[str, typer.Option(metavar="START", help=START_HELP)] = "model",
@@ -73,6 +75,7 @@ def solve(
         "halt": halt,
         "select": select,
         "race": race,
+        "assume": assume,
         "noise": noise,
         "damping": damping,
         "start": start,

@@ -20,8 +20,8 @@ from eqr.tasks.base import Task, Tokens
 BLOCK = 256
 """Positions whose rows are drawn and augmented together; part of what a seed means, so never change it."""
 
-_ORDER, _SYMMETRY = 0, 1
-"""First word of a generator's key after the seed: keeps the two kinds of draws independent."""
+_ORDER, _SYMMETRY, _REVEAL = 0, 1, 2
+"""First word of a generator's key after the seed: keeps the kinds of draws independent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,16 +56,18 @@ class Batches:
 
     `augment` turns every row by a fresh random symmetry of the task. A task with identities is never
     augmented on the fly: a turned puzzle would belong to another identity (its variants are made on import).
+    `reveal` gives away up to so many answers of every row, each number as likely, nothing included: a ladder
+    up to puzzles that are out of reach as they are.
     """
 
-    def __init__(self, puzzles: PuzzleSet, task: Task, *, seed: int, augment: bool) -> None:
+    def __init__(self, puzzles: PuzzleSet, task: Task, *, seed: int, augment: bool, reveal: int = 0) -> None:
         if not len(puzzles):
             raise UserError("cannot draw batches from an empty puzzle set")
         if puzzles.task != task.name:
             raise UserError(f"these puzzles are {puzzles.task}, the task is {task.name}")
         task.require_tokens(puzzles.inputs)
         self.puzzles, self.task, self.seed = puzzles, task, seed
-        self.augment = augment and not task.identities
+        self.augment, self.reveal = augment and not task.identities, reveal
         self._taken = 0
         self._rows_by_group = np.argsort(puzzles.groups, kind="stable")
         _, self._starts, self._sizes = np.unique(
@@ -127,10 +129,20 @@ class Batches:
             rng = np.random.default_rng([self.seed, _SYMMETRY, block])
             symmetries = self.task.draw_symmetries(rng, BLOCK)
             inputs, labels = symmetries.apply(inputs), symmetries.apply(labels)
+        if self.reveal:
+            rng = np.random.default_rng([self.seed, _REVEAL, block])
+            inputs = _revealed(rng, inputs, labels, self.reveal)
         identities = self.puzzles.identities[indices]
         return Batch(
             inputs=inputs, labels=labels, identities=identities, indices=indices, positions=positions
         )
+
+
+def _revealed(rng: np.random.Generator, inputs: Tokens, labels: Tokens, most: int) -> Tokens:
+    """Return the inputs with 0 to `most` answers of each row given away."""
+    hidden = (inputs != labels) & (labels != 0)
+    order = np.argsort(np.where(hidden, rng.random(inputs.shape), 2.0), axis=1).argsort(axis=1)
+    return np.where(hidden & (order < rng.integers(most + 1, size=(len(inputs), 1))), labels, inputs)
 
 
 def in_order(puzzles: PuzzleSet, rows: int) -> Iterator[Batch]:

@@ -55,8 +55,23 @@ NINE_WHY = (
     "5,000 steps, a quarter of the recipe's: seeds lie a few points apart, and much is left for depth and "
     "breadth to gain. The token mixer takes hours of a core for it."
 )
-NINE_SHORT = NINE.replace(changes=(*NINE.changes, "steps=3000", "evaluation.every=600"))
-"""Where models with random starts have just learned, some seeds sooner than others."""
+
+CLUES = Setting(
+    recipe="sudoku-9x9",
+    changes=(
+        "steps=4000",
+        "data.test=500",
+        "evaluation.every=800",
+        "evaluation.puzzles=128",
+        "evaluation.depths=[1,4,16]",
+        "evaluation.test_puzzles=64",
+    ),
+)
+CLUES_WHY = (
+    "9x9 Sudoku with 32 clues by the mixer that knows rows, columns and boxes, live candidates only, 4,000 "
+    "steps: a minute or two of a core, so there can be many seeds; they lie a few points apart, and a few "
+    "points are left to gain."
+)
 
 MAZE = Setting(
     recipe="maze-11x11",

@@ -4,6 +4,7 @@ from eqr.experiments.experiment import Claim, Contrast
 
 ACC = "Accuracy"
 TASKS = ("Sudoku", "Sudoku 9x9", "Maze")
+SHAPED_TASKS = (*TASKS, "Sudoku 9x9, 32 clues")
 
 
 def more(left: str, right: str, by: float = 0.0, says: str = "") -> Contrast:
@@ -87,7 +88,7 @@ ALL_CLAIMS = (
         says="Randomised starts, then noise, raise accuracy at the trained depth",
         contrasts=tuple(
             more(f"T3 | {left} | {task}", f"T3 | {right} | {task}")
-            for task in TASKS
+            for task in SHAPED_TASKS
             for left, right in (("+ RI", "baseline"), ("+ RI + NI (EqR)", "+ RI"))
         ),
     ),

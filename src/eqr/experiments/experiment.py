@@ -41,6 +41,8 @@ class Column(Value):
     lab: Setting | None = None
     """Instead of the experiment's, where columns differ in task."""
     paper: Setting | None = None
+    seeds: PositiveInt | None = None
+    """Instead of the experiment's, where the runs of a column are cheaper or dearer."""
 
 
 class Row(Value):
@@ -138,6 +140,11 @@ class Cell(Value):
     experiment: Experiment
     row: Row
     column: Column
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds the cell is a mean over, where a run is trained for it."""
+        return self.column.seeds or self.experiment.seeds
 
     def look(self, *, smoke: bool) -> AnyLook:
         """Return what is looked at: the column's look, within the row's budget where it has one."""

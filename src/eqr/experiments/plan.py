@@ -64,11 +64,11 @@ def make_plan(
     most = seeds or max((seeds_of(experiment, smoke) for experiment in experiments), default=0)
     for seed in range(most):
         for experiment in experiments:
-            if seed < (seeds or seeds_of(experiment, smoke)):
-                found: _Jobs = {}
-                for cell in experiment.cells():
+            found: _Jobs = {}
+            for cell in experiment.cells():
+                if seed < (seeds or _seeds(cell, smoke)):
                     _add(plan, jobs, found, cell, scale, seed, smoke)
-                jobs |= dict(sorted(found.items(), key=lambda pair: training_operations(pair[1][1])))
+            jobs |= dict(sorted(found.items(), key=lambda pair: training_operations(pair[1][1])))
     plan.jobs = [
         Job(key=key, label=label, recipe=recipe, looks=tuple(looks.values()), smoke=smoke)
         for key, (label, recipe, looks) in jobs.items()
@@ -77,8 +77,12 @@ def make_plan(
 
 
 def seeds_of(experiment: Experiment, smoke: bool) -> int:
-    """Return how many seeds an experiment has unless asked otherwise; two in a smoke run."""
-    return 2 if smoke else experiment.seeds
+    """Return how many seeds the cells of an experiment have at most unless asked otherwise."""
+    return max(_seeds(cell, smoke) for cell in experiment.cells())
+
+
+def _seeds(cell: Cell, smoke: bool) -> int:
+    return 2 if smoke else cell.seeds
 
 
 def _add(plan: Plan, known: _Jobs, found: _Jobs, cell: Cell, scale: Scale, seed: int, smoke: bool) -> None:

@@ -48,7 +48,7 @@ class Table:
         """How much of the table there is: not run, partly, done."""
         cells = self.experiment.cells()
         there = [self.values.get(cell_name(self.experiment, c.row, c.column), {}) for c in cells]
-        wanted = [self.experiment.seeds if cell.look(smoke=False).trained else 1 for cell in cells]
+        wanted = [cell.seeds if cell.look(smoke=False).trained else 1 for cell in cells]
         if not any(there):
             return "not run"
         whole = all(len(found) >= count for found, count in zip(there, wanted, strict=True))

@@ -116,10 +116,12 @@ class BudgetSweep:
 
     def runs(self) -> list[tuple[Budget, tuple[int, ...], tuple[int, ...]]]:
         """Return the runs to make, each with the depths and breadths that are scored from it."""
-        if not self.budget.competes:
-            whole = self._budget(max(self.depths), max(self.breadths))
-            return [(whole, tuple(sorted(set(self.depths))), tuple(sorted(set(self.breadths))))]
-        return [(self._budget(d, b), (d,), (b,)) for d in sorted(self.depths) for b in sorted(self.breadths)]
+        depths, breadths = tuple(sorted(set(self.depths))), tuple(sorted(set(self.breadths)))
+        if self.budget.competes:
+            return [(self._budget(d, b), (d,), (b,)) for d in depths for b in breadths]
+        if self.budget.assume:  # what a start is told depends on how many there are
+            return [(self._budget(depths[-1], b), depths, (b,)) for b in breadths]
+        return [(self._budget(depths[-1], breadths[-1]), depths, breadths)]
 
     def _budget(self, depth: int, breadth: int) -> Budget:
         return self.budget.replace(depth=depth, breadth=breadth)

@@ -38,6 +38,8 @@ class Asked(Value):
     """Which start to believe: `verified`, `residual`, `majority`, `halt`, `first`, `probe`, ..."""
     race: bool = False
     """Whether the first start that halts cancels the rest."""
+    assume: bool = False
+    """Whether each start is told another guess at a few cells."""
     noise: Spread | None = None
     """Path noise instead of the model's."""
     damping: Annotated[Number, Field(ge=0.0, lt=1.0)] | None = None
@@ -74,6 +76,7 @@ class Asked(Value):
             self.breadth,
             self.halt,
             race=self.race,
+            assume=self.assume,
             noise=self.noise,
             damping=self.damping,
             start=self.start,

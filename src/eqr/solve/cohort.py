@@ -115,9 +115,14 @@ class Cohort:
         return reports, glimpses
 
     def _begin(self, tickets: list[Ticket]) -> RunningRows:
-        owners = [(t, restart) for t in tickets for restart in range(t.first, t.first + t.count)]
+        starts = [range(t.first, t.first + t.count) for t in tickets]
+        owners = [(t, restart) for t, own in zip(tickets, starts, strict=True) for restart in own]
+        told = [
+            self._dynamics.given(t.puzzle.tokens, t.budget.breadth, own)
+            for t, own in zip(tickets, starts, strict=True)
+        ]
         return self._dynamics.begin(
-            np.stack([ticket.puzzle.tokens for ticket, _ in owners]),
+            np.concatenate(told),
             [row_key(t.budget.seed, t.puzzle.tokens, restart, t.puzzle.identity) for t, restart in owners],
             np.array([ticket.puzzle.identity for ticket, _ in owners], np.int32),
         )

@@ -7,6 +7,7 @@ A row that has stopped is taken out of the batch, so it can never change again.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Literal, overload
 
 import numpy as np
@@ -22,11 +23,15 @@ from eqr.model.fast import advance
 from eqr.model.reasoner import Reasoner
 from eqr.model.start import RandomStarter
 from eqr.model.state import Reading, State, join
+from eqr.solve.assumptions import assumptions, require_assumable
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import WINDOW, Candidates, Status
 from eqr.solve.halting import Memory, each_tensor
 from eqr.tasks import task_named
 from eqr.tasks.base import Task, Tokens
+
+GUESSED = 256
+"""Puzzles whose guesses are remembered, for starts that come one by one."""
 
 
 @dataclass(frozen=True)
@@ -123,14 +128,29 @@ class Dynamics:
                 f"depth {budget.depth}: a {kind} model has nothing to iterate; its depth is {most}"
             )
         self.reasoner, self.budget = reasoner, budget
-        if task is None and budget.uses_verifier and reasoner.config.task is not None:
+        if task is None and (budget.uses_verifier or budget.assume) and reasoner.config.task is not None:
             task = task_named(reasoner.config.task)
+        if budget.assume:
+            require_assumable(task)
         self._task = task
+        self._guesses = lru_cache(maxsize=GUESSED)(self._guess)
         self._start = starter(reasoner, budget)
         self.window = min(window, budget.depth)
         self.path = budget.path(reasoner.config.path)
         self.device = reasoner.embedding.device
         self._executor = executor or shared_executor(reasoner.config, self.device)
+
+    def given(self, puzzle: Tokens, breadth: int, starts: Sequence[int]) -> Tokens:
+        """Return what some of a puzzle's `breadth` starts are told, (starts, cells): as it is, or a guess."""
+        if not self.budget.assume:
+            return np.repeat(puzzle[None], len(starts), axis=0)
+        guesses = self._guesses(puzzle.tobytes(), breadth)
+        told: Tokens = guesses[np.asarray(starts) % len(guesses)]
+        return told
+
+    def _guess(self, puzzle: bytes, breadth: int) -> Tokens:
+        assert self._task is not None
+        return assumptions(self._task, np.frombuffer(puzzle, np.uint8), breadth)
 
     def begin(
         self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None = None
@@ -324,8 +344,10 @@ def rollout(
     dynamics = Dynamics(reasoner, budget, window=window)
     ended = Candidates.empty(len(puzzles), cells=puzzles.shape[1], window=dynamics.window)
     began = np.full(len(puzzles), time.perf_counter())
+    starts = zip(puzzles, restarts.tolist(), strict=True)
+    told = np.concatenate([dynamics.given(puzzle, budget.breadth, [start]) for puzzle, start in starts])
     with torch.inference_mode():
-        begun = dynamics.begin(puzzles, keys, identities)
+        begun = dynamics.begin(told, keys, identities)
         states = [_copy(begun.state)] if keep_states else []
         for step in unroll(dynamics, begun):
             if keep_states:

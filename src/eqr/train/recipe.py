@@ -7,7 +7,15 @@ line; both are validated as a whole, and a mistyped key fails with the nearest k
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from eqr.errors import UserError, brief
 from eqr.files import parse_word, read_json
@@ -56,6 +64,14 @@ class Folder(Value):
     """Puzzles held out from `train` for validation where the folder has no validation split."""
     seed: Seed = 42
     """Decides which are held out."""
+    reveal: NonNegativeInt = 0
+    """Most answers given away in a training row, drawn anew each time it comes: easier puzzles among hard."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Say `reveal` only where there is any, so that runs from before it existed have the same name."""
+        data: dict[str, Any] = dump(self)
+        return data if self.reveal else {name: value for name, value in data.items() if name != "reveal"}
 
 
 Data = Annotated[Generated | Folder, Field(discriminator="kind")]

@@ -58,7 +58,8 @@ def open_stream(recipe: Recipe, splits: Splits) -> Batches | GeneratedStream:
         options = task.options(data.options)
         held_out = [puzzles for name, puzzles in splits if name != "train"]
         return GeneratedStream(task, options, seed=recipe.seed, held_out=held_out, workers=data.workers)
-    return Batches(splits["train"], task, seed=recipe.seed, augment=recipe.augment)
+    reveal = data.reveal if isinstance(data, Folder) else 0
+    return Batches(splits["train"], task, seed=recipe.seed, augment=recipe.augment, reveal=reveal)
 
 
 def fitted(recipe: Recipe, splits: Splits) -> Recipe:

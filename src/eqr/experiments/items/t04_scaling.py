@@ -45,11 +45,10 @@ EXPERIMENTS = (
             ),
         ),
         columns=(
-            Column(name="Sudoku", look=BROAD, lab=SUDOKU, paper=PAPER_SUDOKU),
+            Column(name="Sudoku", look=BROAD, lab=SUDOKU, paper=PAPER_SUDOKU, seeds=5),
             Column(name="Sudoku 9x9", look=NINE_BROAD, lab=NINE, paper=PAPER_SUDOKU),
-            Column(name="Maze", look=BROAD, lab=MAZE, paper=PAPER_MAZE),
+            Column(name="Maze", look=BROAD, lab=MAZE, paper=PAPER_MAZE, seeds=5),
         ),
-        seeds=5,
         minutes=20,
         note="The printed breadth is 128. One start is the mean over all of them.",
     ),

@@ -1,6 +1,6 @@
 """Table 10: a start predicted from the puzzle, against random and fixed ones."""
 
-from eqr.experiments.bases import NINE, NINE_WHY, PAPER_SUDOKU
+from eqr.experiments.bases import CLUES, CLUES_WHY, PAPER_SUDOKU
 from eqr.experiments.experiment import Column, Experiment, Picture, Row
 from eqr.experiments.looks import Curve
 
@@ -22,9 +22,9 @@ EXPERIMENTS = (
         item="T10",
         title="Learnable initialization",
         question="Does a start predicted from the puzzle do better than a random one, or than none?",
-        lab=NINE,
+        lab=CLUES,
         paper=PAPER_SUDOKU,
-        regime=f"{NINE_WHY} Held-out accuracy at 60, 80 and 100% of the steps, for 30k, 40k and 50k.",
+        regime=f"{CLUES_WHY} Held-out accuracy at 60, 80 and 100% of the steps, for 30k, 40k and 50k.",
         rows=(
             row("TRM", "trm", (77.92, 82.65, 84.06), ri=False, learned=False),
             row("TRM + RI", "ri", (80.43, 84.20, 86.03), ri=True, learned=False),
@@ -34,7 +34,8 @@ EXPERIMENTS = (
             Column(name=name, metric=f"validation at {share}%", look=Curve())
             for share, name in SHARES.items()
         ),
-        minutes=20,
+        seeds=5,
+        minutes=15,
         picture=Picture(kind="lines", x_label="share of the steps (%)"),
     ),
 )

@@ -2,11 +2,11 @@
 
 from eqr.experiments.bases import (
     BROAD,
+    CLUES,
+    CLUES_WHY,
     MAZE,
     MAZE_WHY,
-    NINE,
     NINE_BROAD,
-    NINE_WHY,
     PAPER_MAZE,
     PAPER_SUDOKU,
 )
@@ -20,8 +20,8 @@ EXPERIMENTS = (
         item="T12",
         title="Path independence",
         question="Do randomised starts, and noise, make the answer depend less on where a trajectory begins?",
-        lab=NINE,
-        regime=f"{NINE_WHY} {MAZE_WHY} The models of T3, D=16, 16 random starts.",
+        lab=CLUES,
+        regime=f"{CLUES_WHY} {MAZE_WHY} The models of T3, D=16, 16 random starts.",
         rows=(
             Row(
                 name="TRM",
@@ -48,11 +48,11 @@ EXPERIMENTS = (
                 metric=PUZZLE,
                 look=NINE_BROAD,
                 at=AT,
-                lab=NINE,
+                lab=CLUES,
                 paper=PAPER_SUDOKU,
             ),
             Column(
-                name="Sudoku, of means", metric=MEANS, look=NINE_BROAD, at=AT, lab=NINE, paper=PAPER_SUDOKU
+                name="Sudoku, of means", metric=MEANS, look=NINE_BROAD, at=AT, lab=CLUES, paper=PAPER_SUDOKU
             ),
             Column(name="Maze, per puzzle", metric=PUZZLE, look=BROAD, at=AT, lab=MAZE, paper=PAPER_MAZE),
             Column(name="Maze, of means", metric=MEANS, look=BROAD, at=AT, lab=MAZE, paper=PAPER_MAZE),

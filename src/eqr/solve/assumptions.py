@@ -1,0 +1,86 @@
+"""Being broad by assuming: each start is told another guess about a few cells, and one of them is told right.
+
+Random starts differ in where they begin, not in what they know; where a puzzle takes an assumption inside an
+assumption, most of them stay in the same doubt. Every right guess is an answer given away, which makes such a
+puzzle much easier, and a start that was told wrong finds no rest. What follows from a guess is for the model
+to find out: nothing is deduced here.
+"""
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eqr.errors import UserError
+from eqr.tasks.base import Task, Tokens
+
+FIRST_SYMBOL = 2
+"""Tokens below it, padding and blank, are no answers."""
+MOST_LEAVES = 256
+"""Guesses that are told apart, at most; a larger breadth tries each of them from several starts."""
+
+
+def require_assumable(task: Task | None) -> None:
+    """Say what is missing where nobody tells which symbols a cell may hold."""
+    if task is None:
+        raise UserError("assume: this model does not say which task it is for; add --task NAME (task=...)")
+    if not task.distinct():
+        raise UserError(
+            f"assume: {task.name} does not say in which groups symbols differ, so nothing can be assumed; "
+            "declare `Task.distinct`, or take random starts"
+        )
+
+
+def assumptions(task: Task, puzzle: Tokens, breadth: int) -> Tokens:
+    """Return the different grids that `breadth` starts are given in turn, (at most breadth, cells).
+
+    They are the leaves of a tree. Again and again the leaf with the fewest guesses is split at the open cell
+    that has the fewest symbols left, two or more, as long as there are starts for all. A leaf with a cell
+    that no symbol fits is dropped; so an answer of the puzzle agrees with exactly one leaf.
+    """
+    peers, symbols, most = _peers(task), len(task.symbols) - 1, min(breadth, MOST_LEAVES)
+    leaves, certain = deque([puzzle]), []
+    while leaves:
+        children = _split(leaves[0], peers, symbols)
+        if children is None:
+            certain.append(leaves.popleft())
+        elif len(certain) + len(leaves) - 1 + len(children) <= most:
+            leaves.popleft()
+            leaves.extend(children)
+        else:
+            break
+    return np.stack([*certain, *leaves] or [puzzle])
+
+
+def _split(given: Tokens, peers: NDArray[np.float32], symbols: int) -> list[Tokens] | None:
+    """Return the grids in which a doubtful cell is filled, without contradictions; None if no cell is."""
+    fitting = _fitting(given, peers, symbols)
+    choices = fitting.sum(axis=1)
+    if choices.max() < 2:
+        return None
+    cell = int(np.where(choices < 2, symbols + 1, choices).argmin())
+    children = []
+    for symbol in np.flatnonzero(fitting[cell]):
+        child = given.copy()
+        child[cell] = FIRST_SYMBOL + symbol
+        if _fitting(child, peers, symbols)[child < FIRST_SYMBOL].any(axis=1).all():
+            children.append(child)
+    return children
+
+
+def _fitting(given: Tokens, peers: NDArray[np.float32], symbols: int) -> NDArray[np.bool_]:
+    """Return which symbols an open cell may hold beside what is given, (cells, symbols)."""
+    held = given[:, None] == np.arange(FIRST_SYMBOL, FIRST_SYMBOL + symbols)
+    fitting: NDArray[np.bool_] = (given < FIRST_SYMBOL)[:, None] & (peers @ held == 0)
+    return fitting
+
+
+def _peers(task: Task) -> NDArray[np.float32]:
+    """Return which cells may not hold the same symbol, (cells, cells) of 0 and 1."""
+    found = np.zeros((task.cells, task.cells), np.float32)
+    for family in task.distinct():
+        for group in task.groups()[family]:
+            members = group[group >= 0]
+            found[np.ix_(members, members)] = 1
+    np.fill_diagonal(found, 0)
+    return found
