@@ -30,6 +30,23 @@ def recipe_of(model: Reasoner):
     return recipe_named(name)
 
 
+@pytest.mark.parametrize("size", ["4x4", "6x6", "9x9"])
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_puzzles_that_are_half_or_nearly_filled_in_are_solved(size, share):
+    """What is easy to a person must not be hard to a model that was trained on the fewest clues."""
+    rng, task = np.random.default_rng(HELD_BACK), task_named(f"sudoku-{size}")
+    made = task.generate(rng)
+    puzzles = []
+    for _ in range(24):
+        instance = next(made)
+        blanks = rng.permutation(np.flatnonzero(instance.puzzle != instance.answer))
+        told = blanks[: int(share * len(blanks))]
+        instance.puzzle[told] = instance.answer[told]
+        puzzles.append(instance.puzzle)
+    answers = Solver(f"sudoku-{size}", task=task).solve_many(puzzles)
+    assert all(answer.valid for answer in answers)
+
+
 def test_there_are_weights_and_they_are_small():
     assert {"sudoku-4x4", "sudoku-6x6", "sudoku-9x9", "maze"} <= set(NAMES)
     assert sum(path.stat().st_size for path in SHIPPED.rglob("*")) < 5_000_000

@@ -82,6 +82,7 @@ def sudoku_4x4() -> Recipe:
         width=16,
         steps=2000,
         rows=16,
+        model={"sites": LIVE},
         data={"train": 200, "validation": 100, "test": 100},
         saving=Saving(checkpoint_every=500),
         evaluation=EvaluationPlan(every=500, puzzles=100),
@@ -90,7 +91,9 @@ def sudoku_4x4() -> Recipe:
 
 def sudoku_6x6() -> Recipe:
     """6x6 Sudoku without a spare clue: half a minute on two cores."""
-    return candidates("sudoku-6x6", width=24, steps=2500, rows=12, data={"train": 2000})
+    return candidates(
+        "sudoku-6x6", width=24, steps=2500, rows=12, model={"sites": LIVE}, data={"train": 2000}
+    )
 
 
 def sudoku_9x9() -> Recipe:
