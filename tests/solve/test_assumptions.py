@@ -1,4 +1,4 @@
-"""Breadth by assuming: every start is told another guess, and exactly one of them is told right."""
+"""Breadth by assuming: every start is told another guess, one of each level of a tree is right."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,8 @@ from typer.testing import CliRunner
 
 from eqr.cli import app
 from eqr.errors import UserError
-from eqr.measure.evaluate import BudgetSweep
 from eqr.solve import Budget, Engine, Solver, load_reasoner
-from eqr.solve.assumptions import FIRST_SYMBOL, MOST_LEAVES, assumptions
+from eqr.solve.assumptions import FIRST_SYMBOL, MOST_GUESSES, assumptions
 from eqr.solve.line import Puzzle
 from eqr.solve.rollout import rollout
 from eqr.tasks import sudoku_hard, task_named
@@ -23,26 +22,29 @@ def puzzles(name: str, count: int):
 
 
 @pytest.mark.parametrize("name", ["sudoku-4x4", "sudoku-6x6", "sudoku-9x9"])
-@pytest.mark.parametrize("breadth", [1, 2, 5, 32])
-def test_the_answer_agrees_with_exactly_one_guess(name, breadth):
+def test_the_answer_agrees_with_one_guess_of_every_level(name):
     task = task_named(name)
     for instance in puzzles(name, 6):
-        told = assumptions(task, instance.puzzle, breadth)
-        assert 1 <= len(told) <= breadth
+        told = assumptions(task, instance.puzzle, 64)
+        assert 1 <= len(told) <= 64
+        assert (told[0] == instance.puzzle).all()
         given = instance.puzzle >= FIRST_SYMBOL
         assert (told[:, given] == instance.puzzle[given]).all()
-        right = ((told == instance.answer) | (told < FIRST_SYMBOL)).all(axis=1)
-        assert right.sum() == 1
         assert len({grid.tobytes() for grid in told}) == len(told)
+        levels = (told >= FIRST_SYMBOL).sum(axis=1) - given.sum()
+        assert (np.diff(levels) >= 0).all()
+        right = ((told == instance.answer) | (told < FIRST_SYMBOL)).all(axis=1)
+        for level in range(levels[-1]):  # the last may be cut short
+            assert right[levels == level].sum() == 1
 
 
-def test_more_starts_are_told_more():
+def test_what_starts_are_told_does_not_depend_on_how_many_there_are():
     task = task_named("sudoku-9x9")
-    blanks = [float((assumptions(task, HARD, b) < FIRST_SYMBOL).sum(axis=1).mean()) for b in (1, 4, 16, 64)]
-    assert blanks[0] == (HARD < FIRST_SYMBOL).sum()
-    assert blanks == sorted(blanks, reverse=True)
-    assert blanks[3] < blanks[0] - 3  # at 64 starts each has guessed several cells
-    assert len(assumptions(task, HARD, 1 << 30)) <= MOST_LEAVES
+    all_told = assumptions(task, HARD, 64)
+    assert len(all_told) == 64
+    for breadth in (1, 2, 7, 32):
+        assert (assumptions(task, HARD, breadth) == all_told[:breadth]).all()
+    assert len(assumptions(task, HARD, 1 << 30)) == MOST_GUESSES
 
 
 def test_nothing_is_guessed_where_nothing_is_open_or_nothing_fits():
@@ -74,8 +76,11 @@ def test_the_engine_tells_each_start_its_own_guess():
         alone = rollout(reasoner, puzzle[None], budget, restarts=start)
         assert (alone.tokens[0] == candidate.tokens).all()
         assert alone.residuals[0] == pytest.approx(candidate.residuals, rel=1e-3)
-    plain = rollout(reasoner, puzzle[None], budget.replace(assume=False), restarts=1)
-    assert plain.residuals[0, -1] != ended[1].residuals[-1]
+    plain = [
+        rollout(reasoner, puzzle[None], budget.replace(assume=False), restarts=start) for start in (0, 1)
+    ]
+    assert (plain[0].tokens[0] == ended[0].tokens).all()  # the first is told nothing
+    assert plain[1].residuals[0, -1] != ended[1].residuals[-1]
 
 
 def test_a_hard_puzzle_is_solved_by_assuming():
@@ -96,14 +101,3 @@ def test_the_command_line_assumes():
     done = CliRunner().invoke(app, ["solve", text, "--breadth", "32", "--assume"])
     assert done.exit_code == 0
     assert "solved" in done.stdout
-
-
-def test_each_breadth_is_a_run_of_its_own():
-    """The first four guesses of eight are not the guesses of four."""
-    runs = BudgetSweep.asked([4, 16], [1, 8, 4], assume=True).runs()
-    assert [(budget.breadth, depths, breadths) for budget, depths, breadths in runs] == [
-        (1, (4, 16), (1,)),
-        (4, (4, 16), (4,)),
-        (8, (4, 16), (8,)),
-    ]
-    assert all(budget.depth == 16 for budget, _, _ in runs)

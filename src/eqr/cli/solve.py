@@ -25,7 +25,7 @@ HALT_HELP = (
     "a+b both, a/b either."
 )
 START_HELP = "model (its own) or random[:scale[:scratch scale]]."
-ASSUME_HELP = "Each start is told another guess at a few cells; one of them is told right."
+ASSUME_HELP = "Each start but the first is told another guess at a few cells."
 LONGEST_LINE = 1 << 16
 """Bytes of a line that are read; no puzzle is longer."""
 

@@ -119,8 +119,6 @@ class BudgetSweep:
         depths, breadths = tuple(sorted(set(self.depths))), tuple(sorted(set(self.breadths)))
         if self.budget.competes:
             return [(self._budget(d, b), (d,), (b,)) for d in depths for b in breadths]
-        if self.budget.assume:  # what a start is told depends on how many there are
-            return [(self._budget(depths[-1], b), depths, (b,)) for b in breadths]
         return [(self._budget(depths[-1], breadths[-1]), depths, breadths)]
 
     def _budget(self, depth: int, breadth: int) -> Budget:

@@ -39,7 +39,7 @@ class Asked(Value):
     race: bool = False
     """Whether the first start that halts cancels the rest."""
     assume: bool = False
-    """Whether each start is told another guess at a few cells."""
+    """Whether each start but the first is told another guess at a few cells."""
     noise: Spread | None = None
     """Path noise instead of the model's."""
     damping: Annotated[Number, Field(ge=0.0, lt=1.0)] | None = None

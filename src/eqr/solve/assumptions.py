@@ -1,4 +1,4 @@
-"""Being broad by assuming: each start is told another guess about a few cells, and one of them is told right.
+"""Being broad by assuming: each start is told another guess about a few cells.
 
 Random starts differ in where they begin, not in what they know; where a puzzle takes an assumption inside an
 assumption, most of them stay in the same doubt. Every right guess is an answer given away, which makes such a
@@ -16,8 +16,8 @@ from eqr.tasks.base import Task, Tokens
 
 FIRST_SYMBOL = 2
 """Tokens below it, padding and blank, are no answers."""
-MOST_LEAVES = 256
-"""Guesses that are told apart, at most; a larger breadth tries each of them from several starts."""
+MOST_GUESSES = 512
+"""Grids that are told apart, at most; a larger breadth tries each of them from several starts."""
 
 
 def require_assumable(task: Task | None) -> None:
@@ -32,32 +32,28 @@ def require_assumable(task: Task | None) -> None:
 
 
 def assumptions(task: Task, puzzle: Tokens, breadth: int) -> Tokens:
-    """Return the different grids that `breadth` starts are given in turn, (at most breadth, cells).
+    """Return what `breadth` starts are told in turn, (at most breadth, cells).
 
-    They are the leaves of a tree. Again and again the leaf with the fewest guesses is split at the open cell
-    that has the fewest symbols left, two or more, as long as there are starts for all. A leaf with a cell
-    that no symbol fits is dropped; so an answer of the puzzle agrees with exactly one leaf.
+    It is a tree, level by level: the puzzle as it is, then with its most certain open cell filled in by each
+    symbol that fits, then those with a further cell, and so on. An answer agrees with one grid of every
+    level that is whole, so the more starts the more it is told. What the first starts are told does not
+    depend on how many there are. A grid with a cell that no symbol fits is left out.
     """
-    peers, symbols, most = _peers(task), len(task.symbols) - 1, min(breadth, MOST_LEAVES)
-    leaves, certain = deque([puzzle]), []
-    while leaves:
-        children = _split(leaves[0], peers, symbols)
-        if children is None:
-            certain.append(leaves.popleft())
-        elif len(certain) + len(leaves) - 1 + len(children) <= most:
-            leaves.popleft()
-            leaves.extend(children)
-        else:
-            break
-    return np.stack([*certain, *leaves] or [puzzle])
+    peers, symbols, most = _peers(task), len(task.symbols) - 1, min(breadth, MOST_GUESSES)
+    told, unsplit = [puzzle], deque([puzzle])
+    while unsplit and len(told) < most:
+        children = _split(unsplit.popleft(), peers, symbols)
+        told += children
+        unsplit += children
+    return np.stack(told[:most])
 
 
-def _split(given: Tokens, peers: NDArray[np.float32], symbols: int) -> list[Tokens] | None:
-    """Return the grids in which a doubtful cell is filled, without contradictions; None if no cell is."""
+def _split(given: Tokens, peers: NDArray[np.float32], symbols: int) -> list[Tokens]:
+    """Return the grids in which the open cell with the fewest choices, two or more, is filled in."""
     fitting = _fitting(given, peers, symbols)
     choices = fitting.sum(axis=1)
     if choices.max() < 2:
-        return None
+        return []
     cell = int(np.where(choices < 2, symbols + 1, choices).argmin())
     children = []
     for symbol in np.flatnonzero(fitting[cell]):

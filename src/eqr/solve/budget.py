@@ -61,8 +61,8 @@ class Budget(Value):
     They advance in step, so who wins depends on the puzzle alone, not on slots, order or processes.
     """
     assume: bool = False
-    """Whether starts differ in what they are told too: each has another guess at a few cells filled in, as
-    many as the breadth can tell apart (`eqr.solve.assumptions`)."""
+    """Whether starts differ in what they are told too: each but the first has another guess at a few cells
+    filled in (`eqr.solve.assumptions`)."""
     start: Annotated[RandomStart | None, BeforeValidator(_start_from_text)] = None
     """Replaces the model's starts by random ones (`"random"`), so that any model can use breadth."""
     damping: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None

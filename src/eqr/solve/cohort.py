@@ -117,10 +117,7 @@ class Cohort:
     def _begin(self, tickets: list[Ticket]) -> RunningRows:
         starts = [range(t.first, t.first + t.count) for t in tickets]
         owners = [(t, restart) for t, own in zip(tickets, starts, strict=True) for restart in own]
-        told = [
-            self._dynamics.given(t.puzzle.tokens, t.budget.breadth, own)
-            for t, own in zip(tickets, starts, strict=True)
-        ]
+        told = [self._dynamics.given(t.puzzle.tokens, own) for t, own in zip(tickets, starts, strict=True)]
         return self._dynamics.begin(
             np.concatenate(told),
             [row_key(t.budget.seed, t.puzzle.tokens, restart, t.puzzle.identity) for t, restart in owners],

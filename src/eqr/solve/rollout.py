@@ -140,11 +140,12 @@ class Dynamics:
         self.device = reasoner.embedding.device
         self._executor = executor or shared_executor(reasoner.config, self.device)
 
-    def given(self, puzzle: Tokens, breadth: int, starts: Sequence[int]) -> Tokens:
-        """Return what some of a puzzle's `breadth` starts are told, (starts, cells): as it is, or a guess."""
+    def given(self, puzzle: Tokens, starts: Sequence[int]) -> Tokens:
+        """Return what some starts of a puzzle are told, (starts, cells): the puzzle as it is, or guesses."""
         if not self.budget.assume:
             return np.repeat(puzzle[None], len(starts), axis=0)
-        guesses = self._guesses(puzzle.tobytes(), breadth)
+        # rounded up, so that starts that come one by one find what was guessed before
+        guesses = self._guesses(puzzle.tobytes(), 1 << max(starts).bit_length())
         told: Tokens = guesses[np.asarray(starts) % len(guesses)]
         return told
 
@@ -345,7 +346,7 @@ def rollout(
     ended = Candidates.empty(len(puzzles), cells=puzzles.shape[1], window=dynamics.window)
     began = np.full(len(puzzles), time.perf_counter())
     starts = zip(puzzles, restarts.tolist(), strict=True)
-    told = np.concatenate([dynamics.given(puzzle, budget.breadth, [start]) for puzzle, start in starts])
+    told = np.concatenate([dynamics.given(puzzle, [start]) for puzzle, start in starts])
     with torch.inference_mode():
         begun = dynamics.begin(told, keys, identities)
         states = [_copy(begun.state)] if keep_states else []

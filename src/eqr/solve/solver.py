@@ -110,7 +110,7 @@ class Solver:
         tokens = self.read(puzzle)
         dynamics = Dynamics(self.reasoner, self.budget, window=1, task=self.task)
         key = row_key(self.budget.seed, tokens, start, self.identity)
-        tokens = dynamics.given(tokens, self.budget.breadth, [start])[0]
+        tokens = dynamics.given(tokens, [start])[0]
         with torch.inference_mode():
             rows = dynamics.begin(tokens[None], [key], np.array([self.identity], np.int32))
         before = tokens
