@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eqr.cli.reproduce import On
-from eqr.cli.solve import ASSUME_HELP, HALT_HELP, START_HELP
+from eqr.cli.solve import ASSUME_HELP, HALT_HELP, RACE_HELP, START_HELP
 from eqr.errors import UserError
 
 if TYPE_CHECKING:
@@ -44,9 +44,7 @@ def evaluate(
             "first-to-halt, verified.",
         ),
     ] = None,
-    race: Annotated[
-        bool, typer.Option("--race", help="The first start that halts cancels the rest.")
-    ] = False,
+    race: Annotated[bool, typer.Option("--race", help=RACE_HELP)] = False,
     abreast: Annotated[int, typer.Option(help="Starts that race at once.")] = 8,
     assume: Annotated[bool, typer.Option("--assume", help=ASSUME_HELP)] = False,
     noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,

@@ -25,6 +25,7 @@ HALT_HELP = (
     "a+b both, a/b either."
 )
 START_HELP = "model (its own) or random[:scale[:scratch scale]]."
+RACE_HELP = "The first start that halts cancels the rest."
 ASSUME_HELP = "Each start but the first is told another guess at a few cells."
 LONGEST_LINE = 1 << 16
 """Bytes of a line that are read; no puzzle is longer."""
@@ -52,9 +53,7 @@ def solve(
     select: Annotated[
         str, typer.Option(metavar="RULE", help="Which start to believe; `verified` uses the task's check.")
     ] = "verified",
-    race: Annotated[
-        bool, typer.Option("--race", help="The first start that halts cancels the rest.")
-    ] = False,
+    race: Annotated[bool, typer.Option("--race", help=RACE_HELP)] = False,
     assume: Annotated[bool, typer.Option("--assume", help=ASSUME_HELP)] = False,
     noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,
     damping: Annotated[float | None, typer.Option(help="Damping instead of the model's.")] = None,
@@ -82,8 +81,7 @@ def solve(
         "seed": seed,
     }
     solver = _solver(model, task, identity, asked, device)
-    failed = False
-    given = _given(puzzles, file, solver.task)
+    failed, given = False, _given(puzzles, file, solver.task)
     for number, answer in enumerate(solver.solve_many(given, live="-" in puzzles)):
         failed = failed or isinstance(answer, Refused) or not answer.valid
         if as_json:
