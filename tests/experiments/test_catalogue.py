@@ -8,8 +8,10 @@ from eqr.errors import UserError
 from eqr.experiments.build import build, run_key, told_apart
 from eqr.experiments.catalogue import CLAIMS, EXPERIMENTS
 from eqr.experiments.experiment import Cell
+from eqr.experiments.looks import Solve
 from eqr.experiments.tables import cell_name
 from eqr.experiments.traits import traits
+from eqr.measure.statistics import powers_of_two
 from eqr.value import Value
 
 RI_ON, RI_OFF = {"RI": True, "NI": False}, {"RI": False, "NI": False}
@@ -114,6 +116,18 @@ def test_every_recipe_builds_and_differs_where_rows_differ(scale):
                 same = (cell.row.variants, cell.changes(scale), cell.setting(scale))
                 assert keys.setdefault(same, built.key) == built.key
         assert len(set(keys.values())) >= 0.7 * len(keys), f"{experiment.item}: rows share recipes"
+
+
+def test_path_independence_is_read_where_its_look_finds_it():
+    """It is over all starts of a look; a cell that asks for fewer would stay empty for ever."""
+    cells = [cell for cell in EXPERIMENTS["T12"].cells() if cell.column.metric.startswith("path")]
+    assert len(cells) == 12
+    for cell in cells:
+        look = cell.look(smoke=False)
+        assert isinstance(look, Solve)
+        depth, breadth = cell.column.at or (look.depth, look.breadth)
+        assert breadth == look.breadth
+        assert depth in powers_of_two(look.depth)
 
 
 def test_the_seed_and_nothing_else_but_the_recipe_names_a_run():

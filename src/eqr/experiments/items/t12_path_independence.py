@@ -1,7 +1,6 @@
 """Table 12: how much the answer depends on the start."""
 
 from eqr.experiments.bases import (
-    BROAD,
     CLUES,
     CLUES_WHY,
     MAZE,
@@ -11,8 +10,10 @@ from eqr.experiments.bases import (
     PAPER_SUDOKU,
 )
 from eqr.experiments.experiment import Column, Experiment, Row
+from eqr.experiments.looks import Solve
 
 AT = (16, 16)
+STARTS = Solve(puzzles=100, depth=16, breadth=16)
 PUZZLE, MEANS = "path per puzzle", "path of means"
 
 EXPERIMENTS = (
@@ -54,8 +55,8 @@ EXPERIMENTS = (
             Column(
                 name="Sudoku, of means", metric=MEANS, look=NINE_BROAD, at=AT, lab=CLUES, paper=PAPER_SUDOKU
             ),
-            Column(name="Maze, per puzzle", metric=PUZZLE, look=BROAD, at=AT, lab=MAZE, paper=PAPER_MAZE),
-            Column(name="Maze, of means", metric=MEANS, look=BROAD, at=AT, lab=MAZE, paper=PAPER_MAZE),
+            Column(name="Maze, per puzzle", metric=PUZZLE, look=STARTS, lab=MAZE, paper=PAPER_MAZE, seeds=3),
+            Column(name="Maze, of means", metric=MEANS, look=STARTS, lab=MAZE, paper=PAPER_MAZE, seeds=3),
         ),
         seeds=5,
         minutes=25,
