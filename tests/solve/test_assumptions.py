@@ -5,7 +5,9 @@ import pytest
 from typer.testing import CliRunner
 
 from eqr.cli import app
+from eqr.data import PuzzleSet
 from eqr.errors import UserError
+from eqr.measure.evaluate import BudgetSweep, evaluate
 from eqr.solve import Budget, Engine, Solver, load_reasoner
 from eqr.solve.assumptions import FIRST_SYMBOL, MOST_GUESSES, assumptions
 from eqr.solve.line import Puzzle
@@ -103,3 +105,20 @@ def test_the_command_line_assumes():
     done = CliRunner().invoke(app, ["solve", text, "--breadth", "32", "--assume"])
     assert done.exit_code == 0
     assert "solved" in done.stdout
+
+
+def test_starts_that_are_told_guesses_have_no_average(tmp_path):
+    task = task_named("sudoku-6x6")
+    reasoner = load_reasoner("sudoku-9x9").for_task(task)
+    some = puzzles("sudoku-6x6", 3)
+    held = PuzzleSet.of(task.name, [one.puzzle for one in some], [one.answer for one in some])
+    sweep = BudgetSweep.asked([4], [1, 4], assume=True, select=["residual"])
+    found = evaluate(reasoner, held, sweep, tmp_path / "told")
+    assert found is not None
+    assert [(row.breadth, row.to_json()["assume"]) for row in found.budgets] == [(1, True), (4, True)]
+    assert all(row.scores.starts is None and row.scores.breadths is None for row in found.budgets)
+    plain = evaluate(reasoner, held, BudgetSweep.asked([4], [1, 4], select=["residual"]), tmp_path / "plain")
+    assert plain is not None
+    assert plain.budgets[1].scores.breadths is not None
+    first = [row.budgets[0].scores.selected["residual"].exact.value for row in (found, plain)]
+    assert first[0] == first[1]  # the first start is told nothing

@@ -279,7 +279,7 @@ def score(
         scored.append(
             Scored(
                 budget=budget.replace(depth=depths[column], breadth=breadth),
-                scores=report(results, list(select)),
+                scores=report(results, list(select), alike=not budget.assume),
                 variant_votes=voted.get((column, breadth)),
                 equivalent_layers=equivalent_layers(reasoner.config, nfe),
                 flops=flops(reasoner.config, nfe),

@@ -88,16 +88,19 @@ def outcomes(
     )
 
 
-def report(results: Outcomes, names: Sequence[str]) -> Scores:
-    """Return every metric; `names` are those of the selection rules, in order."""
-    several = results.right.shape[1] > 1
+def report(results: Outcomes, names: Sequence[str], *, alike: bool = True) -> Scores:
+    """Return every metric; `names` are those of the selection rules, in order.
+
+    Starts that are not `alike`, because each is told another guess, have no average and no subsets.
+    """
+    several, alike = results.right.shape[1] > 1, results.complete and alike
     return Scores(
         n=len(results.right),
         nfe=average(results.nfe.sum(axis=1)),
         halted=float((results.status == Status.HALTED).mean()),
         selected={name: _selected(results, column) for column, name in enumerate(names)},
-        starts=_starts(results) if results.complete else None,
-        breadths=_breadths(results) if results.complete and several else None,
+        starts=_starts(results) if alike else None,
+        breadths=_breadths(results) if alike and several else None,
     )
 
 

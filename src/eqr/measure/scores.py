@@ -53,7 +53,7 @@ class RatingBin:
 
 @dataclass(frozen=True, kw_only=True)
 class OverStarts:
-    """What averages over all starts, which a race does not have."""
+    """What averages over all starts, which a race and starts that are told guesses do not have."""
 
     exact: Estimate
     token: Estimate
@@ -99,9 +99,9 @@ class Scores:
     """Share of starts that the halting rule stopped."""
     selected: dict[str, Selected]
     starts: OverStarts | None
-    """None for a race, whose starts did not all run to their end."""
+    """None for a race, whose starts did not all run to their end, and where each is told another guess."""
     breadths: OverBreadths | None
-    """None with a single start, and for a race."""
+    """None with a single start, and where there is no average over starts."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, one level for all there is."""
@@ -146,6 +146,7 @@ class Scored:
             "breadth": self.breadth,
             "halting": None if halting is None else halting.to_json(),
             "race": self.budget.race,
+            "assume": self.budget.assume,
             "uses_verifier": self.budget.uses_verifier,
             **self.scores.to_json(),
             **({} if self.variant_votes is None else {"variant_votes": _plain(self.variant_votes)}),
