@@ -22,7 +22,7 @@ from eqr.experiments.looks import Curve, Shape, Solve
 from eqr.experiments.plan import make_plan
 from eqr.experiments.restore import restore
 from eqr.experiments.store import Store
-from eqr.experiments.tables import Table
+from eqr.experiments.tables import Table, read_table
 from eqr.recipes import recipe_named
 
 LOOK = Solve(puzzles=8, depth=2, breadth=2)
@@ -110,6 +110,20 @@ def test_a_column_has_as_many_seeds_as_it_says():
         for seed in range(2):
             table.put(cell, seed, 0.5)
     assert table.state == "partly"
+
+
+def test_a_table_has_no_more_seeds_of_a_column_than_it_says(copied):
+    """Another item may have trained more of the same runs; rows of one column are compared seed by seed."""
+    columns = (SMALL.columns[0], SMALL.columns[1].replace(seeds=1))
+    narrow = SMALL.replace(item="T4", columns=columns)
+    _, executor = go(copied, narrow)
+    assert executor.ran == []
+    shown = read_table(narrow, copied / "results" / "T4").values
+    assert {name: set(seeds) for name, seeds in shown.items()} == {
+        "T4 | baseline | Maze": {0},
+        "T4 | + RI | Maze": {0},
+    }
+    assert make_plan([narrow], "paper").places == []
 
 
 def test_again_trains_nothing_and_says_the_same(copied):

@@ -9,10 +9,11 @@ from eqr.data import PuzzleSet
 from eqr.errors import UserError
 from eqr.measure.evaluate import BudgetSweep, evaluate
 from eqr.solve import Budget, Engine, Solver, load_reasoner
-from eqr.solve.assumptions import FIRST_SYMBOL, MOST_GUESSES, assumptions
+from eqr.solve.assumptions import FIRST_SYMBOL, MOST_GUESSES, assumptions, require_assumable
 from eqr.solve.line import Puzzle
 from eqr.solve.rollout import rollout
 from eqr.tasks import sudoku_hard, task_named
+from eqr.tasks.base import Appearance
 
 HARD = sudoku_hard.library()[0][1]
 """One of our own that single assumptions leave open."""
@@ -88,9 +89,12 @@ def test_the_engine_tells_each_start_its_own_guess():
 
 
 def test_a_hard_puzzle_is_solved_by_assuming():
-    solver = Solver("sudoku-9x9", budget=Budget(depth=16, breadth=32, assume=True))
+    budget = Budget(depth=16, breadth=8)
+    assert not Solver("sudoku-9x9", budget=budget).solve(HARD).valid
+    solver = Solver("sudoku-9x9", budget=budget.replace(assume=True))
     answer = solver.solve(HARD)
     assert answer.valid, answer.reason
+    assert answer.start > 0
     frames = list(solver.trace(HARD, start=answer.start))
     assert (frames[-1].grid == answer.grid).all()
 
@@ -100,9 +104,17 @@ def test_tasks_that_say_nothing_about_symbols_are_refused():
         Solver("maze", task=task_named("maze-11x11"), budget=Budget(assume=True))
 
 
+def test_a_task_whose_blank_is_another_symbol_is_refused(monkeypatch):
+    task = task_named("sudoku-4x4")
+    monkeypatch.setattr(task, "look", lambda: Appearance(empty="4"))
+    with pytest.raises(UserError, match="its first symbol"):
+        require_assumable(task)
+
+
 def test_the_command_line_assumes():
     text = "".join(task_named("sudoku-9x9").symbols[token - 1] for token in HARD)
-    done = CliRunner().invoke(app, ["solve", text, "--breadth", "32", "--assume"])
+    budget = ["--depth", "16", "--breadth", "8", "--halt", "never", "--assume"]
+    done = CliRunner().invoke(app, ["solve", text, *budget])
     assert done.exit_code == 0
     assert "solved" in done.stdout
 
@@ -116,7 +128,8 @@ def test_starts_that_are_told_guesses_have_no_average(tmp_path):
     found = evaluate(reasoner, held, sweep, tmp_path / "told")
     assert found is not None
     assert [(row.breadth, row.to_json()["assume"]) for row in found.budgets] == [(1, True), (4, True)]
-    assert all(row.scores.starts is None and row.scores.breadths is None for row in found.budgets)
+    assert [row.scores.starts is None for row in found.budgets] == [False, True]  # one start is an average
+    assert found.budgets[1].scores.breadths is None
     plain = evaluate(reasoner, held, BudgetSweep.asked([4], [1, 4], select=["residual"]), tmp_path / "plain")
     assert plain is not None
     assert plain.budgets[1].scores.breadths is not None

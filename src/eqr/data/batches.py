@@ -56,8 +56,8 @@ class Batches:
 
     `augment` turns every row by a fresh random symmetry of the task. A task with identities is never
     augmented on the fly: a turned puzzle would belong to another identity (its variants are made on import).
-    `reveal` gives away up to so many answers of every row, each number as likely, nothing included: a ladder
-    up to puzzles that are out of reach as they are.
+    `reveal` gives away up to so many answers of every row, from none on: a ladder up to puzzles that are out
+    of reach as they are. It is for tasks whose input is an answer with blanks.
     """
 
     def __init__(self, puzzles: PuzzleSet, task: Task, *, seed: int, augment: bool, reveal: int = 0) -> None:
@@ -65,6 +65,8 @@ class Batches:
             raise UserError("cannot draw batches from an empty puzzle set")
         if puzzles.task != task.name:
             raise UserError(f"these puzzles are {puzzles.task}, the task is {task.name}")
+        if reveal and task.identities:
+            raise UserError(f"data.reveal = {reveal}: the input of {task.name} is not an answer with blanks")
         task.require_tokens(puzzles.inputs)
         self.puzzles, self.task, self.seed = puzzles, task, seed
         self.augment, self.reveal = augment and not task.identities, reveal

@@ -42,7 +42,7 @@ class Column(Value):
     """Instead of the experiment's, where columns differ in task."""
     paper: Setting | None = None
     seeds: PositiveInt | None = None
-    """Instead of the experiment's, where the runs of a column are cheaper or dearer."""
+    """Instead of the experiment's, where the lab's runs of a column are cheaper or dearer."""
 
 
 class Row(Value):
@@ -143,7 +143,7 @@ class Cell(Value):
 
     @property
     def seeds(self) -> int:
-        """How many seeds the cell is a mean over, where a run is trained for it."""
+        """How many seeds the cell is a mean over at lab scale, where a run is trained for it."""
         return self.column.seeds or self.experiment.seeds
 
     def look(self, *, smoke: bool) -> AnyLook:

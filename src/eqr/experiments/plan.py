@@ -61,12 +61,12 @@ def make_plan(
     """
     plan = Plan()
     jobs: _Jobs = {}
-    most = seeds or max((seeds_of(experiment, smoke) for experiment in experiments), default=0)
-    for seed in range(most):
+    cells = [cell for experiment in experiments for cell in experiment.cells()]
+    for seed in range(seeds or max((seeds_of(cell, scale, smoke) for cell in cells), default=0)):
         for experiment in experiments:
             found: _Jobs = {}
             for cell in experiment.cells():
-                if seed < (seeds or _seeds(cell, smoke)):
+                if seed < (seeds or seeds_of(cell, scale, smoke)):
                     _add(plan, jobs, found, cell, scale, seed, smoke)
             jobs |= dict(sorted(found.items(), key=lambda pair: training_operations(pair[1][1])))
     plan.jobs = [
@@ -76,13 +76,9 @@ def make_plan(
     return plan
 
 
-def seeds_of(experiment: Experiment, smoke: bool) -> int:
-    """Return how many seeds the cells of an experiment have at most unless asked otherwise."""
-    return max(_seeds(cell, smoke) for cell in experiment.cells())
-
-
-def _seeds(cell: Cell, smoke: bool) -> int:
-    return 2 if smoke else cell.seeds
+def seeds_of(cell: Cell, scale: Scale, smoke: bool) -> int:
+    """Return how many seeds a cell has unless asked otherwise; two in a smoke run."""
+    return 2 if smoke else cell.seeds if scale == "lab" else cell.experiment.seeds
 
 
 def _add(plan: Plan, known: _Jobs, found: _Jobs, cell: Cell, scale: Scale, seed: int, smoke: bool) -> None:

@@ -9,10 +9,10 @@ from eqr.experiments.board import Tally, watched
 from eqr.experiments.catalogue import CLAIMS, EXPERIMENTS
 from eqr.experiments.executor import Executor
 from eqr.experiments.experiment import Experiment, Scale
-from eqr.experiments.plan import Plan, make_plan, seeds_of
+from eqr.experiments.plan import Place, Plan, make_plan, seeds_of
 from eqr.experiments.results import fill_table, require_kind, write_item, write_overview
 from eqr.experiments.store import Store
-from eqr.experiments.tables import read_table
+from eqr.experiments.tables import cell_name, read_table
 from eqr.experiments.versions import code_version
 
 ALL = "all"
@@ -96,10 +96,17 @@ def _write(
     experiment: Experiment, scale: Scale, seeds: int | None, store: Store, out: Path, smoke: bool
 ) -> None:
     """Write an item with every seed there is, so that asking for fewer loses none that were shown before."""
-    shown = read_table(experiment, out / experiment.item).values.values()
-    before = max((1 + max(by_seed) for by_seed in shown), default=0)
-    most = max(before, seeds or 0, seeds_of(experiment, smoke))
-    places = make_plan([experiment], scale, seeds=most, smoke=smoke).places
+    shown = read_table(experiment, out / experiment.item).values
+
+    def wanted(place: Place) -> bool:
+        before = shown.get(cell_name(experiment, place.cell.row, place.cell.column), {})
+        own = seeds_of(place.cell, scale, smoke)
+        return place.seed < max(1 + max(before, default=-1), seeds or 0, own)
+
+    most = max((1 + max(by_seed) for by_seed in shown.values()), default=0)
+    most = max(most, seeds or 0, *(seeds_of(cell, scale, smoke) for cell in experiment.cells()))
+    planned = make_plan([experiment], scale, seeds=most, smoke=smoke).places
+    places = [place for place in planned if wanted(place)]
     table, kept = fill_table(experiment, places, store)
     if table.values or table.failures:
         write_item(table, kept, places, store, out, smoke=smoke)

@@ -87,7 +87,7 @@ class BudgetSweep:
     ) -> "BudgetSweep":
         """Build a sweep from rules as typed on the command line; without `select`, all that fit are scored.
 
-        `dynamics` are further fields of the budget: race, abreast, noise, damping, probe, seed.
+        `dynamics` are further fields of the budget: race, abreast, assume, start, noise, and so on.
         """
         rule = parse_halting(halt) if isinstance(halt, str) else halt
         race, probe = bool(dynamics.get("race")), bool(dynamics.get("probe"))
@@ -279,7 +279,7 @@ def score(
         scored.append(
             Scored(
                 budget=budget.replace(depth=depths[column], breadth=breadth),
-                scores=report(results, list(select), alike=not budget.assume),
+                scores=report(results, list(select), alike=not budget.assume or breadth == 1),
                 variant_votes=voted.get((column, breadth)),
                 equivalent_layers=equivalent_layers(reasoner.config, nfe),
                 flops=flops(reasoner.config, nfe),

@@ -90,7 +90,7 @@ def sudoku_4x4() -> Recipe:
 
 
 def sudoku_6x6() -> Recipe:
-    """6x6 Sudoku without a spare clue: half a minute on two cores."""
+    """6x6 Sudoku without a spare clue: a minute of one core."""
     return candidates(
         "sudoku-6x6", width=24, steps=2500, rows=12, model={"sites": LIVE}, data={"train": 2000}
     )

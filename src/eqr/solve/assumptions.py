@@ -3,7 +3,7 @@
 Random starts differ in where they begin, not in what they know; where a puzzle takes an assumption inside an
 assumption, most of them stay in the same doubt. Every right guess is an answer given away, which makes such a
 puzzle much easier, and a start that was told wrong finds no rest. What follows from a guess is for the model
-to find out: nothing is deduced here.
+to find out; here only grids are left out in which some cell has no symbol left.
 """
 
 from collections import deque
@@ -29,15 +29,17 @@ def require_assumable(task: Task | None) -> None:
             f"assume: {task.name} does not say in which groups symbols differ, so nothing can be assumed; "
             "declare `Task.distinct`, or take random starts"
         )
+    if task.look().empty not in (None, task.symbols[0]):
+        raise UserError(f"assume: a blank of {task.name} is not its first symbol, so none can be told")
 
 
 def assumptions(task: Task, puzzle: Tokens, breadth: int) -> Tokens:
     """Return what `breadth` starts are told in turn, (at most breadth, cells).
 
-    It is a tree, level by level: the puzzle as it is, then with its most certain open cell filled in by each
-    symbol that fits, then those with a further cell, and so on. An answer agrees with one grid of every
-    level that is whole, so the more starts the more it is told. What the first starts are told does not
-    depend on how many there are. A grid with a cell that no symbol fits is left out.
+    It is a tree, level by level: the puzzle as it is, then with the open cell of the fewest choices (two or
+    more) filled in by each of them, then those with a further cell, and so on. An answer agrees with one grid
+    of every level that is whole, as long as it leaves something to guess. What the first starts are told does
+    not depend on how many there are.
     """
     peers, symbols, most = _peers(task), len(task.symbols) - 1, min(breadth, MOST_GUESSES)
     told, unsplit = [puzzle], deque([puzzle])

@@ -31,7 +31,7 @@ from eqr.tasks import task_named
 from eqr.tasks.base import Task, Tokens
 
 GUESSED = 256
-"""Puzzles whose guesses are remembered, for starts that come one by one."""
+"""Trees of guesses that are remembered, for starts that come one by one."""
 
 
 @dataclass(frozen=True)
@@ -130,10 +130,10 @@ class Dynamics:
         self.reasoner, self.budget = reasoner, budget
         if task is None and (budget.uses_verifier or budget.assume) and reasoner.config.task is not None:
             task = task_named(reasoner.config.task)
+        self._task = task
         if budget.assume:
             require_assumable(task)
-        self._task = task
-        self._guesses = lru_cache(maxsize=GUESSED)(self._guess)
+            self._guesses = lru_cache(maxsize=GUESSED)(self._guess)
         self._start = starter(reasoner, budget)
         self.window = min(window, budget.depth)
         self.path = budget.path(reasoner.config.path)
