@@ -31,10 +31,9 @@ EXPERIMENTS = (
             row("TRM + learnable start", "learned-start", (78.46, 82.59, 83.99), ri=False, learned=True),
         ),
         columns=tuple(
-            Column(name=name, metric=f"validation at {share}%", look=Curve())
+            Column(name=name, metric=f"validation at {share}%", look=Curve(), seeds=5)
             for share, name in SHARES.items()
         ),
-        seeds=5,
         minutes=15,
         picture=Picture(kind="lines", x_label="share of the steps (%)"),
     ),
