@@ -53,10 +53,15 @@ EXPERIMENTS = (
                 paper=PAPER_SUDOKU,
             ),
             Column(
-                name="Sudoku, of means", metric=MEANS, look=NINE_BROAD, at=AT, lab=CLUES, paper=PAPER_SUDOKU
+                name="Sudoku, of means",
+                metric=MEANS,
+                look=NINE_BROAD,
+                at=AT,
+                lab=CLUES,
+                paper=PAPER_SUDOKU,
             ),
-            Column(name="Maze, per puzzle", metric=PUZZLE, look=STARTS, lab=MAZE, paper=PAPER_MAZE, seeds=3),
-            Column(name="Maze, of means", metric=MEANS, look=STARTS, lab=MAZE, paper=PAPER_MAZE, seeds=3),
+            Column(name="Maze, per puzzle", metric=PUZZLE, look=STARTS, lab=MAZE, paper=PAPER_MAZE),
+            Column(name="Maze, of means", metric=MEANS, look=STARTS, lab=MAZE, paper=PAPER_MAZE),
         ),
         seeds=5,
         minutes=25,
