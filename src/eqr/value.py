@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError
 
 from eqr.errors import UserError, brief, nearest
 
@@ -42,6 +42,15 @@ class Value(BaseModel):
         """Return a short content hash, equal exactly for equal values."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def unless_default(value: Value, dump: SerializerFunctionWrapHandler, name: str) -> dict[str, Any]:
+    """Serialise without a field that came later where it is at its default: what was made before it existed
+    keeps its digest."""
+    data: dict[str, Any] = dump(value)
+    if getattr(value, name) == type(value).model_fields[name].default:
+        data.pop(name)
+    return data
 
 
 class Inner(ValueError):

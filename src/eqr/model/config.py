@@ -24,7 +24,7 @@ from eqr.errors import UserError
 from eqr.model.mixers import AnyMixer, Tokens
 from eqr.registry import Kind, kinds_of, reads, register
 from eqr.tasks import task_named
-from eqr.value import Value
+from eqr.value import Value, unless_default
 
 if TYPE_CHECKING:
     import torch
@@ -225,9 +225,8 @@ class CandidateSites(Value):
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Say `live` only where it holds, so that what was made before it existed is still the same."""
-        data: dict[str, Any] = dump(self)
-        return data if self.live else {name: value for name, value in data.items() if name != "live"}
+        """Say `live` only where it holds."""
+        return unless_default(self, dump, "live")
 
 
 class ReasonerConfig(Value):

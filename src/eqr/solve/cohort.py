@@ -115,11 +115,9 @@ class Cohort:
         return reports, glimpses
 
     def _begin(self, tickets: list[Ticket]) -> RunningRows:
-        starts = [range(t.first, t.first + t.count) for t in tickets]
-        owners = [(t, restart) for t, own in zip(tickets, starts, strict=True) for restart in own]
-        told = [self._dynamics.given(t.puzzle.tokens, own) for t, own in zip(tickets, starts, strict=True)]
+        owners = [(t, restart) for t in tickets for restart in t.starts]
         return self._dynamics.begin(
-            np.concatenate(told),
+            np.concatenate([self._dynamics.given(t.puzzle.tokens, t.starts) for t in tickets]),
             [row_key(t.budget.seed, t.puzzle.tokens, restart, t.puzzle.identity) for t, restart in owners],
             np.array([ticket.puzzle.identity for ticket, _ in owners], np.int32),
         )
@@ -208,7 +206,7 @@ class _Seats:
     @classmethod
     def of(cls, tickets: list[Ticket]) -> "_Seats":
         counts = [ticket.count for ticket in tickets]
-        restarts = [np.arange(ticket.first, ticket.first + ticket.count) for ticket in tickets]
+        restarts = [np.array(ticket.starts, np.int64) for ticket in tickets]
         return cls(
             np.repeat(np.array([ticket.puzzle.index for ticket in tickets], np.int64), counts),
             np.concatenate(restarts) if restarts else np.zeros(0, np.int64),

@@ -35,6 +35,11 @@ class Ticket:
     first: int
     count: int
 
+    @property
+    def starts(self) -> range:
+        """Their numbers."""
+        return range(self.first, self.first + self.count)
+
 
 @dataclass
 class _Entry:

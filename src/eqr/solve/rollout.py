@@ -30,7 +30,7 @@ from eqr.solve.halting import Memory, each_tensor
 from eqr.tasks import task_named
 from eqr.tasks.base import Task, Tokens
 
-GUESSED = 256
+TREES_KEPT = 256
 """Trees of guesses that are remembered, for starts that come one by one."""
 
 
@@ -133,7 +133,7 @@ class Dynamics:
         self._task = task
         if budget.assume:
             require_assumable(task)
-            self._guesses = lru_cache(maxsize=GUESSED)(self._guess)
+            self._guesses = lru_cache(maxsize=TREES_KEPT)(self._guess)
         self._start = starter(reasoner, budget)
         self.window = min(window, budget.depth)
         self.path = budget.path(reasoner.config.path)

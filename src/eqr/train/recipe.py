@@ -27,7 +27,7 @@ from eqr.train.halting import AnyHalting, LearnedHalt
 from eqr.train.loss import Loss
 from eqr.train.optimizer import AdamAtan2, AnyOptimizer, Decay, Rate, SignDescent
 from eqr.train.schedule import AnySchedule, Curriculum, SegmentedOnline
-from eqr.value import Value
+from eqr.value import Value, unless_default
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -69,9 +69,8 @@ class Folder(Value):
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Say `reveal` only where there is any, so that runs from before it existed have the same name."""
-        data: dict[str, Any] = dump(self)
-        return data if self.reveal else {name: value for name, value in data.items() if name != "reveal"}
+        """Say `reveal` only where there is any."""
+        return unless_default(self, dump, "reveal")
 
 
 Data = Annotated[Generated | Folder, Field(discriminator="kind")]

@@ -14,7 +14,6 @@ from eqr.experiments.looks import Solve
 
 AT = (16, 16)
 STARTS = Solve(puzzles=100, depth=16, breadth=16)
-PUZZLE, MEANS = "path per puzzle", "path of means"
 
 EXPERIMENTS = (
     Experiment(
@@ -43,25 +42,13 @@ EXPERIMENTS = (
                 published={"Sudoku, of means": 0.13, "Maze, of means": 1.33},
             ),
         ),
-        columns=(
-            Column(
-                name="Sudoku, per puzzle",
-                metric=PUZZLE,
-                look=NINE_BROAD,
-                at=AT,
-                lab=CLUES,
-                paper=PAPER_SUDOKU,
-            ),
-            Column(
-                name="Sudoku, of means",
-                metric=MEANS,
-                look=NINE_BROAD,
-                at=AT,
-                lab=CLUES,
-                paper=PAPER_SUDOKU,
-            ),
-            Column(name="Maze, per puzzle", metric=PUZZLE, look=STARTS, lab=MAZE, paper=PAPER_MAZE),
-            Column(name="Maze, of means", metric=MEANS, look=STARTS, lab=MAZE, paper=PAPER_MAZE),
+        columns=tuple(
+            Column(name=f"{task}, {words}", metric=metric, look=look, at=AT, lab=lab, paper=paper)
+            for task, look, lab, paper in (
+                ("Sudoku", NINE_BROAD, CLUES, PAPER_SUDOKU),
+                ("Maze", STARTS, MAZE, PAPER_MAZE),
+            )
+            for words, metric in (("per puzzle", "path per puzzle"), ("of means", "path of means"))
         ),
         seeds=5,
         minutes=25,

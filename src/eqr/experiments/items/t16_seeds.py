@@ -1,4 +1,4 @@
-"""Table 16: five seeds of the baseline and of EqR."""
+"""Table 16: the baseline and EqR over seeds."""
 
 from eqr.experiments.bases import CLUES, CLUES_WHY, NINE, NINE_WHY, PAPER_SUDOKU, TRAINED
 from eqr.experiments.experiment import Column, Experiment, Row
