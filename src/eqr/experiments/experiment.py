@@ -72,6 +72,8 @@ class Row(Value):
     """The printed number by column."""
     series: str | None = None
     """The line of a figure that the row belongs to."""
+    seeds: PositiveInt | None = None
+    """Instead of the column's and the experiment's, where the lab's runs of a row are dearer."""
 
 
 Drawing = Literal["bars", "lines", "points", "heat", "grids", "landscapes", "trajectory", "none"]
@@ -144,7 +146,7 @@ class Cell(Value):
     @property
     def seeds(self) -> int:
         """How many seeds the cell is a mean over at lab scale, where a run is trained for it."""
-        return self.column.seeds or self.experiment.seeds
+        return self.row.seeds or self.column.seeds or self.experiment.seeds
 
     def look(self, *, smoke: bool) -> AnyLook:
         """Return what is looked at: the column's look, within the row's budget where it has one."""

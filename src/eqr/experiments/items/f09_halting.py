@@ -32,6 +32,7 @@ EXPERIMENTS = (
                 percent=False,
             ),
         ),
+        seeds=5,
         minutes=0.1,
     ),
 )

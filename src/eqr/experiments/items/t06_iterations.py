@@ -44,6 +44,7 @@ EXPERIMENTS = (
             Column(name=EVAL, metric="error", look=ONCE),
             Column(name=TRAIN, metric="error", look=train_of(ONCE)),
         ),
+        seeds=5,
         minutes=6,
     ),
     Experiment(
@@ -59,6 +60,7 @@ EXPERIMENTS = (
             *(Column(name=f"Train at {s}%", metric=f"train at {s}%", look=Curve()) for s in SHARES),
             *(Column(name=f"Gap at {s}%", metric=f"gap at {s}%", look=Curve()) for s in SHARES),
         ),
+        seeds=5,
         minutes=0.1,
         picture=Picture(
             kind="lines", x_label="share of the steps (%)", columns=tuple(f"Eval at {s}%" for s in SHARES)

@@ -32,6 +32,7 @@ EXPERIMENTS = (
         regime=f"{FEW_WHY} Anchors 1:8, 4:8 and 6:8 stand for 1:16, 8:16 and 12:16.",
         rows=ROWS,
         columns=(Column(name=ACC, look=SHORT),),
+        seeds=5,
         minutes=40,
         note="One learning rate and one weight decay for all; the paper reports the best of four by three.",
     ),
@@ -54,6 +55,7 @@ EXPERIMENTS = (
             )
             for d in DEPTHS
         ),
+        seeds=5,
         minutes=1,
         picture=Picture(kind="lines", x_label="segment", y_label="residual (RMS per coordinate)", log_x=True),
     ),

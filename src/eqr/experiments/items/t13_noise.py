@@ -50,8 +50,9 @@ EXPERIMENTS = (
         columns=(
             Column(name="Eval", look=TRAINED),
             Column(name="Train", look=train_of(TRAINED)),
-            Column(name="Eval, 9x9", look=TRAINED, lab=CLUES, seeds=5),
+            Column(name="Eval, 9x9", look=TRAINED, lab=CLUES),
         ),
+        seeds=5,
         minutes=30,
     ),
     Experiment(
@@ -69,6 +70,7 @@ EXPERIMENTS = (
             for row in (LEARNED, ROWS[0])
         ),
         columns=tuple(Column(name=f"D={d}", look=DEEP, at=(d, 1)) for d in DEPTHS),
+        seeds=5,
         minutes=5,
         picture=Picture(kind="lines", x_label="depth D", log_x=True),
         note="The paper calls this number S and describes it as restarts; its entries are those of depth.",
