@@ -7,7 +7,7 @@ from eqr.experiments.looks import Solve
 ARC = Setting(recipe="mini-arc")
 ARC_LAB = ARC.replace(
     changes=(
-        "steps=20000",
+        "steps=10000",
         "rows=32",
         "optimizer.rate=2e-3",
         "model.width=64",
@@ -15,13 +15,13 @@ ARC_LAB = ARC.replace(
         "model.round_hidden_to=32",
         "schedule.depth=4",
         "data.validation=64",
-        "evaluation.every=10000",
+        "evaluation.every=5000",
         "evaluation.puzzles=64",
         "evaluation.depths=[1,4]",
         "evaluation.test_puzzles=100",
     )
 )
-"""Seven minutes of a core: half of the recipe's width, one block, and short trajectories, so that a step sees
+"""Four minutes of a core: half of the recipe's width, one block, and short trajectories, so that a step sees
 more new pairs."""
 ARC_TEST = Solve(puzzles=10_000, depth=16)
 """All variants of every puzzle, so that they can vote."""
@@ -77,7 +77,7 @@ EXPERIMENTS = (
         lab=SUDOKU,
         paper=PAPER_SUDOKU,
         regime=f"{SUDOKU_WHY} {ATTENTIVE_WHY} Mini-ARC is the real one, imported with seven variants "
-        "of each family to data/mini-arc (docs/data-guide.md): 4,224 pairs, 20,000 steps of 32 rows, "
+        "of each family to data/mini-arc (docs/data-guide.md): 4,224 pairs, 10,000 steps of 32 rows, "
         "width 64. That is a thousandth of the compute behind the printed numbers.",
         rows=(
             mini_arc("HRM", "hrm", 44.85, ri=False),
