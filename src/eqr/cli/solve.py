@@ -27,6 +27,7 @@ HALT_HELP = (
 START_HELP = "model (its own) or random[:scale[:scratch scale]]."
 RACE_HELP = "The first start that halts cancels the rest."
 ASSUME_HELP = "Each start but the first is told another guess at a few cells."
+RETELL_HELP = "With --assume: tell starts further guesses after so many segments, by how sure they are."
 LONGEST_LINE = 1 << 16
 """Bytes of a line that are read; no puzzle is longer."""
 
@@ -55,6 +56,7 @@ def solve(
     ] = "verified",
     race: Annotated[bool, typer.Option("--race", help=RACE_HELP)] = False,
     assume: Annotated[bool, typer.Option("--assume", help=ASSUME_HELP)] = False,
+    retell: Annotated[int | None, typer.Option(metavar="SEGMENTS", help=RETELL_HELP)] = None,
     noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,
     damping: Annotated[float | None, typer.Option(help="Damping instead of the model's.")] = None,
     start: Annotated[str, typer.Option(metavar="START", help=START_HELP)] = "model",
@@ -75,6 +77,7 @@ def solve(
         "select": select,
         "race": race,
         "assume": assume,
+        "retell": retell,
         "noise": noise,
         "damping": damping,
         "start": start,

@@ -119,6 +119,8 @@ class BudgetSweep:
         depths, breadths = tuple(sorted(set(self.depths))), tuple(sorted(set(self.breadths)))
         if self.budget.competes:
             return [(self._budget(d, b), (d,), (b,)) for d in depths for b in breadths]
+        if self.budget.together:
+            return [(self._budget(depths[-1], b), depths, (b,)) for b in breadths]
         return [(self._budget(depths[-1], breadths[-1]), depths, breadths)]
 
     def _budget(self, depth: int, breadth: int) -> Budget:

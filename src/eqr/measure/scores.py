@@ -147,6 +147,7 @@ class Scored:
             "halting": None if halting is None else halting.to_json(),
             "race": self.budget.race,
             "assume": self.budget.assume,
+            "retell": self.budget.retell,
             "uses_verifier": self.budget.uses_verifier,
             **self.scores.to_json(),
             **({} if self.variant_votes is None else {"variant_votes": _plain(self.variant_votes)}),

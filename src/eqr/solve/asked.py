@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
 
 from eqr.errors import UserError
-from eqr.model.config import ReasonerConfig, Spread
+from eqr.model.config import ReasonerConfig, Segments, Spread
 from eqr.solve.budget import Budget, parse_start, usual_depth
 from eqr.solve.halting import parse_halting
 from eqr.solve.selection import SelectionRule, parse_selection
@@ -40,6 +40,8 @@ class Asked(Value):
     """Whether the first start that halts cancels the rest."""
     assume: bool = False
     """Whether each start but the first is told another guess at a few cells."""
+    retell: Segments | None = None
+    """With `assume`: segments after which starts that have not settled are told further guesses."""
     noise: Spread | None = None
     """Path noise instead of the model's."""
     damping: Annotated[Number, Field(ge=0.0, lt=1.0)] | None = None
@@ -77,6 +79,7 @@ class Asked(Value):
             self.halt,
             race=self.race,
             assume=self.assume,
+            retell=self.retell,
             noise=self.noise,
             damping=self.damping,
             start=self.start,

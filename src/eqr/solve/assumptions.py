@@ -4,6 +4,11 @@ Random starts differ in where they begin, not in what they know; where a puzzle 
 assumption, most of them stay in the same doubt. Every right guess is an answer given away, which makes such a
 puzzle much easier, and a start that was told wrong finds no rest. What follows from a guess is for the model
 to find out; here only grids are left out in which some cell has no symbol left.
+
+Starts may be told anew on the way (`retold`), by how sure they have become. A guess that is wrong forces one
+contradiction after another, and the model settles for some symbol everywhere; where the guesses are right and
+do not suffice yet, it goes on doubting. So of those that have not settled, the least sure are worth a further
+guess, and the others give up their places.
 """
 
 from collections import deque
@@ -48,6 +53,37 @@ def assumptions(task: Task, puzzle: Tokens, breadth: int) -> Tokens:
         told += children
         unsplit += children
     return np.stack(told[:most])
+
+
+def frontier(task: Task, puzzle: Tokens, breadth: int) -> Tokens:
+    """Return the deepest whole level of that tree with at most `breadth` grids: one of them is right."""
+    peers, symbols, level = _peers(task), len(task.symbols) - 1, [puzzle]
+    while True:
+        deeper = [child for grid in level for child in _split(grid, peers, symbols) or [grid]]
+        if len(deeper) > breadth or all(one is other for one, other in zip(deeper, level, strict=False)):
+            return np.stack(level)
+        level = deeper
+
+
+def retold(task: Task, told: Tokens, sure: NDArray[np.float64], staying: NDArray[np.bool_]) -> Tokens:
+    """Return what the starts of a puzzle, told (starts, cells), are told next.
+
+    Those that stay keep what they were told. The others are told further guesses: the least sure grid with a
+    cell more filled in by each symbol that fits, then the next, as far as there are places; if some are left
+    over, grids are told twice. With nothing left to guess all keep theirs.
+    """
+    peers, symbols, places = _peers(task), len(task.symbols) - 1, np.flatnonzero(~staying)
+    grids = list({told[row].tobytes(): told[row] for row in places[np.argsort(sure[places])]}.values())
+    fresh: list[Tokens] = []
+    for grid in grids:
+        children = _split(grid, peers, symbols)
+        if len(fresh) + len(children) > len(places):
+            break
+        fresh += children
+    after = told.copy()
+    if fresh:
+        after[places] = np.stack(fresh)[np.arange(len(places)) % len(fresh)]
+    return after
 
 
 def _split(given: Tokens, peers: NDArray[np.float32], symbols: int) -> list[Tokens]:

@@ -63,6 +63,9 @@ class Budget(Value):
     assume: bool = False
     """Whether starts differ in what they are told too: each but the first has another guess at a few cells
     filled in (`eqr.solve.assumptions`)."""
+    retell: Segments | None = None
+    """With `assume`: after every so many segments the starts of a puzzle that do not say they are done are
+    told anew, by how sure they are; they enter together and advance in step. None: never."""
     start: Annotated[RandomStart | None, BeforeValidator(_start_from_text)] = None
     """Replaces the model's starts by random ones (`"random"`), so that any model can use breadth."""
     damping: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
@@ -80,14 +83,33 @@ class Budget(Value):
             raise ValueError("a race is won by halting: give a halting rule, such as `head`")
         return self
 
+    @model_validator(mode="after")
+    def _retold_starts_fit(self) -> "Budget":
+        if self.retell is None:
+            return self
+        if not self.assume:
+            raise ValueError(f"retell = {self.retell} is about starts that are told guesses: set assume")
+        if self.breadth > MOST_ABREAST:
+            raise ValueError(f"starts that are told anew run at once: breadth may be {MOST_ABREAST} at most")
+        if self.race and self.abreast < self.breadth:
+            raise ValueError(f"starts that are told anew race all at once: set abreast to {self.breadth}")
+        return self
+
     @property
     def competes(self) -> bool:
         """Whether one start can end the others."""
         return self.race or self.until_verified
 
     @property
+    def together(self) -> bool:
+        """Whether what a start does depends on those that entered with it."""
+        return self.competes or self.retell is not None
+
+    @property
     def heat_size(self) -> int:
-        """Starts of one puzzle that enter and leave together."""
+        """Starts of one puzzle that enter together."""
+        if self.retell is not None:
+            return self.breadth
         return heat_size(self.breadth, self.abreast) if self.competes else 1
 
     @property

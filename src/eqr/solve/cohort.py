@@ -112,7 +112,30 @@ class Cohort:
         if done.any():
             self._vacant = np.flatnonzero(done)
             reports.append(self._report(step, self._vacant, won, passing=False))
+        if (every := self._dynamics.budget.retell) is not None:
+            self._retell(step, ~done, every)
         return reports, glimpses
+
+    def _retell(self, step: Advanced, going: NDArray[np.bool_], every: int) -> None:
+        """Note how sure rows are; every so many segments, tell the starts of a puzzle anew."""
+        seats, dynamics = self._seats, self._dynamics
+        now = step.reading.logits.float().softmax(dim=-1).amax(dim=-1).mean(dim=-1).cpu().numpy()
+        # over half of the segments since a row was told: the first still find their way, one says too little
+        phase = step.rows.depths.cpu().numpy() % every
+        seats.sure[:] += np.where((phase == 0) | (phase > every // 2), now, 0.0)
+        due = going & (phase == 0)
+        if not due.any():
+            return
+        told, staying = step.rows.puzzles.cpu().numpy(), (step.reading.halt > 0).cpu().numpy()
+        after = told.copy()
+        for puzzle in np.unique(seats.puzzles[due]):
+            rows = np.flatnonzero(due & (seats.puzzles == puzzle))
+            after[rows] = dynamics.retold(told[rows], seats.sure[rows], staying[rows])
+        seats.sure[due] = 0.0
+        anew = np.flatnonzero((after != told).any(axis=1))
+        if len(anew):
+            index = torch.as_tensor(anew, device=dynamics.device)
+            step.rows.put(index, dynamics.begin_again(step.rows.take(index), after[anew]))
 
     def _begin(self, tickets: list[Ticket]) -> RunningRows:
         owners = [(t, restart) for t in tickets for restart in t.starts]
@@ -202,6 +225,8 @@ class _Seats:
     racing: NDArray[np.bool_]
     verifying: NDArray[np.bool_]
     watched: NDArray[np.bool_]
+    sure: NDArray[np.float64]
+    """Probability that a row gives its symbols, the mean over cells, summed over its last segments."""
 
     @classmethod
     def of(cls, tickets: list[Ticket]) -> "_Seats":
@@ -214,6 +239,7 @@ class _Seats:
             np.repeat(np.array([ticket.budget.race for ticket in tickets], np.bool_), counts),
             np.repeat(np.array([ticket.budget.until_verified for ticket in tickets], np.bool_), counts),
             np.repeat(np.array([ticket.puzzle.watch for ticket in tickets], np.bool_), counts),
+            np.zeros(sum(counts)),
         )
 
     @classmethod

@@ -80,7 +80,7 @@ class Line:
         with self._changed:
             if self._closed:
                 raise RuntimeError("the engine was closed: it takes no more puzzles")
-            self._join(_Entry(puzzle, budget, 0, budget.heat_size if budget.competes else budget.breadth))
+            self._join(_Entry(puzzle, budget, 0, budget.heat_size if budget.together else budget.breadth))
             self._changed.notify_all()
 
     def cancel(self, index: int) -> None:
@@ -112,7 +112,7 @@ class Line:
         with self._changed:
             while free > 0 and self._entries:
                 entry = self._entries[0]
-                count = entry.starts if entry.budget.competes else min(free, entry.starts)
+                count = entry.starts if entry.budget.together else min(free, entry.starts)
                 if count > free and (drawn or not idle):
                     break
                 drawn.append(Ticket(entry.puzzle, entry.budget, entry.next, count))

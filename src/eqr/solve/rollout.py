@@ -23,7 +23,7 @@ from eqr.model.fast import advance
 from eqr.model.reasoner import Reasoner
 from eqr.model.start import RandomStarter
 from eqr.model.state import Reading, State, join
-from eqr.solve.assumptions import assumptions, require_assumable
+from eqr.solve.assumptions import assumptions, frontier, require_assumable, retold
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import WINDOW, Candidates, Status
 from eqr.solve.halting import Memory, each_tensor
@@ -144,6 +144,10 @@ class Dynamics:
         """Return what some starts of a puzzle are told, (starts, cells): the puzzle as it is, or guesses."""
         if not self.budget.assume:
             return np.repeat(puzzle[None], len(starts), axis=0)
+        if self.budget.retell is not None:  # all of them are here
+            assert self._task is not None
+            level = frontier(self._task, puzzle, len(starts))
+            return np.asarray(level[np.arange(len(starts)) % len(level)])
         # rounded up, so that starts that come one by one find what was guessed before
         guesses = self._guesses(puzzle.tobytes(), 1 << max(starts).bit_length())
         told: Tokens = guesses[np.asarray(starts) % len(guesses)]
@@ -152,6 +156,15 @@ class Dynamics:
     def _guess(self, puzzle: bytes, breadth: int) -> Tokens:
         assert self._task is not None
         return assumptions(self._task, np.frombuffer(puzzle, np.uint8), breadth)
+
+    def retold(self, told: Tokens, sure: NDArray[np.float64], staying: NDArray[np.bool_]) -> Tokens:
+        """Return what the starts of one puzzle are told next (`eqr.solve.assumptions`)."""
+        assert self._task is not None
+        return retold(self._task, told, sure, staying)
+
+    def begin_again(self, rows: RunningRows, told: Tokens) -> RunningRows:
+        """Begin rows afresh that are told something else; the segments behind them still count."""
+        return replace(self.begin(told, rows.keys.tolist()), depths=rows.depths)
 
     def begin(
         self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None = None
@@ -338,6 +351,8 @@ def rollout(
     budget = budget or Budget()
     if not len(puzzles):
         raise UserError("no puzzles to roll out")
+    if budget.retell is not None:
+        raise UserError("retell: what a start is told depends on the others; take `Engine` or `Solver.solve`")
     restarts = np.broadcast_to(np.asarray(restarts), len(puzzles))
     families = np.zeros(len(puzzles), np.int32) if identities is None else identities
     rows = zip(puzzles, restarts.tolist(), families.tolist(), strict=True)

@@ -108,6 +108,8 @@ class Solver:
     def trace(self, puzzle: str | Tokens, *, start: int = 0) -> Iterator[Frame]:
         """Solve one puzzle by one start and yield what it decodes to after every segment."""
         tokens = self.read(puzzle)
+        if self.budget.retell is not None:
+            raise UserError("retell: what a start is told depends on the others, so none can be traced alone")
         dynamics = Dynamics(self.reasoner, self.budget, window=1, task=self.task)
         key = row_key(self.budget.seed, tokens, start, self.identity)
         tokens = dynamics.given(tokens, [start])[0]
