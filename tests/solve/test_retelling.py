@@ -137,11 +137,20 @@ def test_budgets_that_make_no_sense_are_refused(change, words):
         BUDGET.replace(**change)
 
 
+def test_a_start_is_traced_among_the_others():
+    solver = Solver("sudoku-9x9", budget=BUDGET, select="residual")
+    answer = solver.solve(HARD)
+    frames = list(solver.trace(HARD, start=answer.start))
+    assert [frame.segment for frame in frames] == list(range(1, 25))
+    assert (frames[-1].grid == answer.grid).all()
+    assert frames[-1].residual == pytest.approx(
+        answer.residual, rel=0.5
+    )  # of the last, and of the last three
+
+
 def test_one_start_alone_is_refused():
     with pytest.raises(UserError, match="depends on the others"):
         rollout(load_reasoner("sudoku-9x9"), HARD[None], BUDGET)
-    with pytest.raises(UserError, match="none can be traced alone"):
-        next(Solver("sudoku-9x9", budget=BUDGET).trace(HARD))
 
 
 def test_the_command_line_tells_anew():

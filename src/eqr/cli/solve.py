@@ -27,6 +27,7 @@ HALT_HELP = (
 START_HELP = "model (its own) or random[:scale[:scratch scale]]."
 RACE_HELP = "The first start that halts cancels the rest."
 ASSUME_HELP = "Each start but the first is told another guess at a few cells."
+HARD_OPTIONS = "--breadth 32 --assume --retell 10"
 RETELL_HELP = "With --assume: tell starts further guesses after so many segments, by how sure they are."
 LONGEST_LINE = 1 << 16
 """Bytes of a line that are read; no puzzle is longer."""
@@ -247,6 +248,8 @@ def show_answer(solver: "Solver", answer: "Answer | Refused", *, trace: bool, co
     verdict = solved if answer.valid else f"not solved: {answer.reason}"
     stopped = "halted" if answer.halted else "ran out of depth"
     print(f"puzzle {number}: {verdict}")
+    if not answer.valid and not solver.budget.assume and solver.task.distinct():
+        print(f"a hard puzzle may take guesses: {HARD_OPTIONS}")
     print(solver.task.render(answer.grid, puzzle=answer.puzzle, color=color))
     starts = f", start {answer.start + 1} of {solver.budget.breadth}" if solver.budget.breadth > 1 else ""
     chosen = f" by {solver.select.to_json()['kind']}" if starts else ""

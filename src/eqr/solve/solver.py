@@ -20,8 +20,10 @@ from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.solve.arriving import arriving
 from eqr.solve.budget import Budget, usual_depth
-from eqr.solve.engine import SLOTS
+from eqr.solve.cohort import Glimpse
+from eqr.solve.engine import SLOTS, Engine
 from eqr.solve.halting import SETTLED
+from eqr.solve.line import Puzzle
 from eqr.solve.loading import load_reasoner
 from eqr.solve.rollout import Dynamics, unroll
 from eqr.solve.selection import SelectionRule, VerifiedFirst, parse_selection
@@ -109,7 +111,8 @@ class Solver:
         """Solve one puzzle by one start and yield what it decodes to after every segment."""
         tokens = self.read(puzzle)
         if self.budget.retell is not None:
-            raise UserError("retell: what a start is told depends on the others, so none can be traced alone")
+            yield from self._trace_among_others(tokens, start)
+            return
         dynamics = Dynamics(self.reasoner, self.budget, window=1, task=self.task)
         key = row_key(self.budget.seed, tokens, start, self.identity)
         tokens = dynamics.given(tokens, [start])[0]
@@ -131,6 +134,26 @@ class Solver:
                 halted=bool(step.advanced.halted[0]),
             )
             before = grid
+
+    def _trace_among_others(self, tokens: Tokens, start: int) -> Iterator[Frame]:
+        """Run all starts of a puzzle, where what they are told depends on one another, and watch one."""
+        engine = Engine(self.reasoner, self.budget, slots=self.budget.breadth, task=self.task)
+        engine.add(Puzzle(0, tokens, self.identity, watch=True))
+        engine.close()
+        before = tokens
+        for event in engine.serve():
+            if isinstance(event, Glimpse) and event.restart == start:
+                yield Frame(
+                    segment=event.segment,
+                    grid=event.tokens,
+                    changed=tuple(np.flatnonzero(event.tokens != before).tolist()),
+                    confidence=event.confidence,
+                    residual=event.residual,
+                    logit_residual=event.logit_residual,
+                    halt=event.halt,
+                    halted=event.done and event.segment < self.budget.depth,
+                )
+                before = event.tokens
 
     def read(self, puzzle: str | Tokens) -> Tokens:
         """Return a puzzle's tokens; `UserError` says what is wrong with it."""
