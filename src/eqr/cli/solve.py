@@ -27,6 +27,8 @@ HALT_HELP = (
 START_HELP = "model (its own) or random[:scale[:scratch scale]]."
 RACE_HELP = "The first start that halts cancels the rest."
 ASSUME_HELP = "Each start but the first is told another guess at a few cells."
+DEPTH_HELP = "Most segments per trajectory; 64, or 1 for feedforward models."
+SELECT_HELP = "Which start to believe; `verified` uses the task's check."
 HARD_OPTIONS = "--breadth 32 --assume --retell 10"
 RETELL_HELP = "With --assume: tell starts further guesses after so many segments, by how sure they are."
 LONGEST_LINE = 1 << 16
@@ -47,14 +49,10 @@ def solve(
     identity: Annotated[
         str | None, typer.Option(metavar="NAME", help="Mini-ARC: the family's name in the data, or number.")
     ] = None,
-    depth: Annotated[
-        int | None, typer.Option(help="Most segments per trajectory; 64, or 1 for feedforward models.")
-    ] = None,
+    depth: Annotated[int | None, typer.Option(help=DEPTH_HELP)] = None,
     breadth: Annotated[int, typer.Option(help="Independent starts per puzzle.")] = 1,
     halt: Annotated[str, typer.Option(metavar="RULE", help=HALT_HELP)] = "head+stable:1",
-    select: Annotated[
-        str, typer.Option(metavar="RULE", help="Which start to believe; `verified` uses the task's check.")
-    ] = "verified",
+    select: Annotated[str, typer.Option(metavar="RULE", help=SELECT_HELP)] = "verified",
     race: Annotated[bool, typer.Option("--race", help=RACE_HELP)] = False,
     assume: Annotated[bool, typer.Option("--assume", help=ASSUME_HELP)] = False,
     retell: Annotated[int | None, typer.Option(metavar="SEGMENTS", help=RETELL_HELP)] = None,
