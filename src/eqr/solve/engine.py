@@ -2,7 +2,8 @@
 
 A row that ends leaves at once and the next start in line takes its slot; when nobody waits the batch
 shrinks. Whatever the depth, the breadth and the number of puzzles, memory is that of the slots. What a row
-does depends on its puzzle, its budget and its number alone, whatever runs beside it.
+does depends on its puzzle, its budget and its number alone, whatever runs beside it; where starts are told
+anew, on the other starts of its puzzle too, which enter with it and advance in step.
 
 There is one loop, a turn at a time: cancelled rows leave, waiting starts take the free slots, every row
 advances by a segment, and what there is to report is returned. Who drives it?
