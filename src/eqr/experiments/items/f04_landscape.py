@@ -36,6 +36,7 @@ EXPERIMENTS = (
             Row(name="TRM + RI", variants=("ri",), says={"RI": True, "NI": False}),
         ),
         columns=tuple(column for letter, name in MODES.items() for column in columns(letter, name)),
+        seeds=5,
         minutes=8,
         picture=Picture(kind="landscapes"),
         note="A gain is missing where no puzzle has the mode.",
