@@ -23,7 +23,7 @@ FEW_WHY = (
     "model reaches all of the training puzzles and none of the others here; augmented, everything saturates."
 )
 
-SIX = Setting(
+HALF_LEARNED = Setting(
     recipe="sudoku-6x6-tokens",
     changes=(
         "steps=1500",
@@ -33,7 +33,7 @@ SIX = Setting(
         "evaluation.test_puzzles=100",
     ),
 )
-SIX_WHY = (
+HALF_LEARNED_WHY = (
     "6x6 Sudoku without a spare clue by the paper's token mixer, augmented, cut off after 1,500 steps: half "
     "learned, so that puzzles of every mode are there."
 )

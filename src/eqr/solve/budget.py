@@ -92,7 +92,10 @@ class Budget(Value):
         if self.breadth > MOST_ABREAST:
             raise ValueError(f"starts that are told anew run at once: breadth may be {MOST_ABREAST} at most")
         if self.race and self.abreast < self.breadth:
-            raise ValueError(f"starts that are told anew race all at once: set abreast to {self.breadth}")
+            raise ValueError(
+                f"starts that are told anew race all at once: set abreast to {self.breadth}, or leave race "
+                "out and select `verified`, which ends with the first right answer"
+            )
         return self
 
     @property

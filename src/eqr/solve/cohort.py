@@ -119,11 +119,12 @@ class Cohort:
     def _retell(self, step: Advanced, going: NDArray[np.bool_], every: int) -> None:
         """Note how sure rows are; every so many segments, tell the starts of a puzzle anew."""
         seats, dynamics = self._seats, self._dynamics
-        now = step.reading.logits.float().softmax(dim=-1).amax(dim=-1).mean(dim=-1).cpu().numpy()
-        # over half of the segments since a row was told: the first still find their way, one says too little
         phase = step.rows.depths.cpu().numpy() % every
-        seats.sure[:] += np.where((phase == 0) | (phase > every // 2), now, 0.0)
-        due = going & (phase == 0)
+        # over half of the segments since a row was told: the first still find their way, one says too little
+        counted, due = (phase == 0) | (phase > every // 2), going & (phase == 0)
+        if counted.any():
+            now = step.reading.logits.float().softmax(dim=-1).amax(dim=-1).mean(dim=-1).cpu().numpy()
+            seats.sure[counted] += now[counted]
         if not due.any():
             return
         told, staying = step.rows.puzzles.cpu().numpy(), (step.reading.halt > 0).cpu().numpy()
@@ -135,7 +136,8 @@ class Cohort:
         anew = np.flatnonzero((after != told).any(axis=1))
         if len(anew):
             index = torch.as_tensor(anew, device=dynamics.device)
-            step.rows.put(index, dynamics.begin_again(step.rows.take(index), after[anew]))
+            keys, depths = step.rows.keys[index], step.rows.depths[index]
+            step.rows.put(index, dynamics.begin_again(after[anew], keys, depths))
 
     def _begin(self, tickets: list[Ticket]) -> RunningRows:
         owners = [(t, restart) for t in tickets for restart in t.starts]

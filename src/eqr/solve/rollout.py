@@ -162,9 +162,9 @@ class Dynamics:
         assert self._task is not None
         return retold(self._task, told, sure, staying)
 
-    def begin_again(self, rows: RunningRows, told: Tokens) -> RunningRows:
+    def begin_again(self, told: Tokens, keys: Tensor, depths: Tensor) -> RunningRows:
         """Begin rows afresh that are told something else; the segments behind them still count."""
-        return replace(self.begin(told, rows.keys.tolist()), depths=rows.depths)
+        return replace(self.begin(told, keys.tolist()), depths=depths)
 
     def begin(
         self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None = None

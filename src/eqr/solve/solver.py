@@ -154,6 +154,8 @@ class Solver:
                     halted=event.done and event.segment < self.budget.depth,
                 )
                 before = event.tokens
+                if event.done:
+                    return
 
     def read(self, puzzle: str | Tokens) -> Tokens:
         """Return a puzzle's tokens; `UserError` says what is wrong with it."""

@@ -1,6 +1,6 @@
 """Figure 4: where many starts of a puzzle settle, and what that says about which axis helps."""
 
-from eqr.experiments.bases import PAPER_SUDOKU, SIX, SIX_WHY
+from eqr.experiments.bases import HALF_LEARNED, HALF_LEARNED_WHY, PAPER_SUDOKU
 from eqr.experiments.experiment import Column, Experiment, Picture, Row
 from eqr.experiments.looks import Modes
 
@@ -27,10 +27,10 @@ EXPERIMENTS = (
         item="F4",
         title="Four attractor landscape modes",
         question="Which modes do puzzles have, and does the mode say whether depth or breadth helps?",
-        lab=SIX,
+        lab=HALF_LEARNED,
         paper=PAPER_SUDOKU,
-        regime=f"{SIX_WHY} 64 starts of 64 puzzles to depth 32; gains are from D=8 to 32 and from one "
-        "start to the best settled of 64.",
+        regime=f"{HALF_LEARNED_WHY} 64 starts of 64 puzzles to depth 32; gains are from D=8 to 32 and from "
+        "one start to the best settled of 64.",
         rows=(
             Row(name="EqR", variants=("eqr",), says={"RI": True, "NI": True}),
             Row(name="TRM + RI", variants=("ri",), says={"RI": True, "NI": False}),

@@ -1,6 +1,6 @@
 """Figure 10: what a trajectory decodes to, segment by segment."""
 
-from eqr.experiments.bases import PAPER_SUDOKU, SIX, SIX_WHY
+from eqr.experiments.bases import HALF_LEARNED, HALF_LEARNED_WHY, PAPER_SUDOKU
 from eqr.experiments.experiment import Column, Experiment, Picture, Row
 from eqr.experiments.looks import Decoding
 
@@ -12,9 +12,9 @@ EXPERIMENTS = (
         item="F10",
         title="A reasoning trajectory",
         question="Does a trajectory erase and retry, or fill cells one by one?",
-        lab=SIX,
+        lab=HALF_LEARNED,
         paper=PAPER_SUDOKU,
-        regime=f"{SIX_WHY} The baseline on the first test puzzle, 32 segments.",
+        regime=f"{HALF_LEARNED_WHY} The baseline on the first test puzzle, 32 segments.",
         rows=(Row(name="TRM", variants=("trm",), says={"RI": False, "NI": False}),),
         columns=tuple(
             Column(name=name.capitalize(), metric=name, look=LOOK, percent=False) for name in METRICS
