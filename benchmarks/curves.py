@@ -5,7 +5,8 @@
 Writes OUT.csv and OUT.svg. Depth: one start, no halting, every power of two up to 1,024. Breadth: every power
 of two up to 128 at D=64, expected over subsets of the starts; `residual` chooses blindly by the least
 residual, `any` is the oracle. Savings: the same starts ended by `head+stable:1`, or raced, with what they
-spent. A set's samples are `--puzzles` for depth and `--broad` for breadth, which costs 128 starts each.
+spent. Told: starts that are told guesses, anew every ten segments, and race. A set's samples are `--puzzles`
+for depth and what is told, and `--broad` for breadth, which costs 128 starts each.
 """
 
 import argparse
@@ -25,6 +26,10 @@ from eqr.measure.style import CYCLE, new_figure, percent_axis, plain_numbers, sa
 HALTING = "head+stable:1"
 ABREAST = 8
 """Starts that race at once."""
+TOLD = {8: "8 told", 32: "32 told"}
+"""How many starts are told guesses, and the name of their curve."""
+TOLD_HALTING = "head+residual:0.02"
+"""Who was told nonsense says now and then that it is done; to be at rest as well is rarer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +96,22 @@ def points(model: str, name: str, puzzles: PuzzleSet, *, narrow: int, most: int)
         yield point(
             "race", row.scores.selected["first-to-halt"].exact, 64, row.breadth, row.scores.nfe.value, few
         )
+    for breadth, curve in TOLD.items():
+        told = evaluate(
+            model,
+            puzzles,
+            depth=[16, 32, 64, 128, 256],
+            breadth=breadth,
+            halt=TOLD_HALTING,
+            race=True,
+            abreast=breadth,
+            assume=True,
+            retell=10,
+            select=["first-to-halt"],
+        )
+        for row in told.budgets:
+            exact = row.scores.selected["first-to-halt"].exact
+            yield point(curve, exact, row.depth, breadth, row.scores.nfe.value)
 
 
 @styled
@@ -100,25 +121,31 @@ def drawn(found: list[Point]) -> Figure:
     left, middle, right = figure.subplots(1, 3, sharey=True)
     lines = (
         (left, "depth", "depth", "-o"),
+        (left, "32 told", "depth", "--^"),
         (middle, "residual", "breadth", "-o"),
         (middle, "any", "breadth", ":"),
         (right, "depth", "nfe", "-o"),
         (right, "residual", "nfe", "-s"),
         (right, "race", "nfe", "--^"),
         (right, "depth, halting", "nfe", "*"),
+        (right, "32 told", "nfe", ":d"),
     )
     for color, name in zip(CYCLE, dict.fromkeys(point.puzzles for point in found), strict=False):
         for axes, curve, along, style in lines:
             chosen = [point for point in found if point.puzzles == name and point.curve == curve]
             places = [getattr(point, along) for point in chosen]
-            axes.plot(places, [point.exact for point in chosen], style, color=color, label=name)
+            label = name if curve == "depth" else None
+            axes.plot(places, [point.exact for point in chosen], style, color=color, label=label)
             if axes is not right and style == "-o":
                 low, high = [point.low for point in chosen], [point.high for point in chosen]
                 axes.fill_between(places, low, high, color=color, alpha=0.15, linewidth=0)
     for axes, words in (
-        (left, "depth D, one start"),
+        (left, "depth D, one start\n(triangles: 32 told guesses)"),
         (middle, "starts at D=64, least residual\n(dotted: any right)"),
-        (right, "segments spent (squares: starts,\ntriangles: race, star: halting)"),
+        (
+            right,
+            "segments spent (squares: starts,\ntriangles: race, star: halting,\ndiamonds: 32 told guesses)",
+        ),
     ):
         axes.set_xscale("log")
         plain_numbers(axes.xaxis)

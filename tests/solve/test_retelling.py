@@ -1,5 +1,7 @@
 """Starts that are told anew: the doubtful are told more, the settled stay, and company does not matter."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -9,7 +11,7 @@ from eqr.data import PuzzleSet
 from eqr.errors import UserError
 from eqr.measure.evaluate import BudgetSweep, evaluate
 from eqr.solve import Budget, Engine, Solver, load_reasoner
-from eqr.solve.assumptions import FIRST_SYMBOL, frontier, retold
+from eqr.solve.assumptions import FIRST_SYMBOL, TELLINGS, frontier, retold
 from eqr.solve.line import Puzzle
 from eqr.solve.rollout import rollout
 from eqr.tasks import sudoku_hard, task_named
@@ -29,8 +31,8 @@ def test_a_frontier_is_a_whole_level_of_which_one_grid_is_right():
     stream = TASK.generate(np.random.default_rng(5))
     for _ in range(4):
         instance = next(stream)
-        for breadth in (1, 2, 9, 32):
-            level = frontier(TASK, instance.puzzle, breadth)
+        for breadth, tree in product((1, 2, 9, 32), (0, 1, 100)):
+            level = frontier(TASK, instance.puzzle, breadth, tree)
             assert 1 <= len(level) <= breadth
             assert agrees(level, instance.answer).sum() == 1
             assert len({grid.tobytes() for grid in level}) == len(level)
@@ -40,7 +42,7 @@ def test_the_least_sure_are_told_more_and_who_stays_keeps_its_grid():
     level = frontier(TASK, HARD, 16)
     told = level[np.arange(16) % len(level)]
     sure, staying = np.linspace(0.5, 0.9, 16), np.arange(16) >= 14
-    after = retold(TASK, told, sure, staying)
+    after = retold(TASK, HARD, told, sure, staying, 1)
     assert (after[14:] == told[14:]).all()
     given = (told >= FIRST_SYMBOL).sum(axis=1)
     assert ((after >= FIRST_SYMBOL).sum(axis=1)[:14] == given[:14] + 1).all()
@@ -56,17 +58,29 @@ def test_the_least_sure_are_told_more_and_who_stays_keeps_its_grid():
 def test_a_grid_told_twice_is_split_once():
     level = frontier(TASK, HARD, 2)
     told = level[np.array([0, 0, 0, 0, 1, 1])]
-    after = retold(TASK, told, np.array([0.5, 0.6, 0.7, 0.8, 0.9, 0.9]), np.zeros(6, bool))
+    after = retold(TASK, HARD, told, np.array([0.5, 0.6, 0.7, 0.8, 0.9, 0.9]), np.zeros(6, bool), 1)
     assert len({grid.tobytes() for grid in after}) >= 4  # both were split
 
 
 def test_with_nothing_left_to_guess_all_keep_theirs():
     answer = next(TASK.generate(np.random.default_rng(1))).answer
     told = np.repeat(answer[None], 3, axis=0)
-    assert (retold(TASK, told, np.zeros(3), np.zeros(3, bool)) == told).all()
-    everyone = np.ones(3, bool)
+    nobody, everyone = np.zeros(3, bool), np.ones(3, bool)
     level = frontier(TASK, HARD, 3)[np.arange(3) % 2]
-    assert (retold(TASK, level, np.zeros(3), everyone) == level).all()
+    for telling in range(1, 2 * TELLINGS + 1):
+        assert (retold(TASK, answer, told, np.zeros(3), nobody, telling) == told).all()
+        assert (retold(TASK, HARD, level, np.zeros(3), everyone, telling) == level).all()
+
+
+def test_after_its_tellings_a_tree_gives_way_to_the_next():
+    first, sure = frontier(TASK, HARD, 16), np.linspace(0.5, 0.9, 16)
+    told, staying = first[np.arange(16) % len(first)], np.arange(16) < 2
+    after = retold(TASK, HARD, told, sure, staying, TELLINGS)
+    level = frontier(TASK, HARD, 14, tree=1)
+    assert (after[:2] == told[:2]).all()
+    assert {grid.tobytes() for grid in after[2:]} == {grid.tobytes() for grid in level}
+    guessed = [set(np.flatnonzero((grids != HARD).any(axis=0))) for grids in (first, level)]
+    assert guessed[0] != guessed[1]
 
 
 def ended(slots, puzzles, noted=()):

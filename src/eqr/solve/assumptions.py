@@ -8,7 +8,8 @@ to find out; here only grids are left out in which some cell has no symbol left.
 Starts may be told anew on the way (`retold`), by how sure they have become. A guess that is wrong forces one
 contradiction after another, and the model settles for some symbol everywhere; where the guesses are right and
 do not suffice yet, it goes on doubting. So of those that have not settled, the least sure are worth a further
-guess, and the others give up their places.
+guess, and the others give up their places. Now and then the right one is among these, and what was told once
+too often is sure of nonsense; so a tree is not followed for long before another begins, at another cell.
 """
 
 from collections import deque
@@ -23,6 +24,8 @@ FIRST_SYMBOL = 2
 """Tokens below it, padding and blank, are no answers."""
 MOST_GUESSES = 512
 """Grids that are told apart, at most; a larger breadth tries each of them from several starts."""
+TELLINGS = 2
+"""Times that starts are told before they begin another tree: at first, and once more by how sure they are."""
 
 
 def require_assumable(task: Task | None) -> None:
@@ -55,47 +58,72 @@ def assumptions(task: Task, puzzle: Tokens, breadth: int) -> Tokens:
     return np.stack(told[:most])
 
 
-def frontier(task: Task, puzzle: Tokens, breadth: int) -> Tokens:
-    """Return the deepest whole level of that tree with at most `breadth` grids: one of them is right."""
+def frontier(task: Task, puzzle: Tokens, breadth: int, tree: int = 0) -> Tokens:
+    """Return the deepest whole level with at most `breadth` grids of a tree: one of them is right.
+
+    Tree 0 is the one of `assumptions`; the others begin at the cells that are next best to guess at.
+    """
     peers, symbols, level = _peers(task), len(task.symbols) - 1, [puzzle]
     while True:
-        deeper = [child for grid in level for child in _split(grid, peers, symbols) or [grid]]
+        first = tree if level[0] is puzzle else 0
+        deeper = [child for grid in level for child in _split(grid, peers, symbols, first) or [grid]]
         if len(deeper) > breadth or all(one is other for one, other in zip(deeper, level, strict=False)):
             return np.stack(level)
         level = deeper
 
 
-def retold(task: Task, told: Tokens, sure: NDArray[np.float64], staying: NDArray[np.bool_]) -> Tokens:
-    """Return what the starts of a puzzle, told (starts, cells), are told next.
+def retold(
+    task: Task,
+    puzzle: Tokens,
+    told: Tokens,
+    sure: NDArray[np.float64],
+    staying: NDArray[np.bool_],
+    telling: int,
+) -> Tokens:
+    """Return what the starts of a puzzle, told (starts, cells) so many times, are told next.
 
     Those that stay keep what they were told. The others are told further guesses: the least sure grid with a
-    cell more filled in by each symbol that fits, then the next, as far as there are places; if some are left
-    over, grids are told twice. With nothing left to guess all keep theirs.
+    cell more filled in by each symbol that fits, then the next, as far as there are places. After `TELLINGS`
+    of a tree they begin the next one. If places are left over, grids are told twice; with nothing left to
+    guess all keep theirs.
     """
-    peers, symbols, places = _peers(task), len(task.symbols) - 1, np.flatnonzero(~staying)
-    grids = list({told[row].tobytes(): told[row] for row in places[np.argsort(sure[places])]}.values())
-    fresh: list[Tokens] = []
-    for grid in grids:
-        children = _split(grid, peers, symbols)
-        if len(fresh) + len(children) > len(places):
-            break
-        fresh += children
+    places = np.flatnonzero(~staying)
+    if telling % TELLINGS:
+        fresh = _doubted(task, told[places], sure[places])
+    else:
+        fresh = list(frontier(task, puzzle, len(places), tree=telling // TELLINGS)) if len(places) else []
     after = told.copy()
     if fresh:
         after[places] = np.stack(fresh)[np.arange(len(places)) % len(fresh)]
     return after
 
 
-def _split(given: Tokens, peers: NDArray[np.float32], symbols: int) -> list[Tokens]:
+def _doubted(task: Task, told: Tokens, sure: NDArray[np.float64]) -> list[Tokens]:
+    """Return the grids told with one more cell filled in, the least sure first, no more than they were."""
+    peers, symbols = _peers(task), len(task.symbols) - 1
+    grids = {told[row].tobytes(): told[row] for row in np.argsort(sure)}
+    fresh: list[Tokens] = []
+    for grid in grids.values():
+        children = _split(grid, peers, symbols)
+        if len(fresh) + len(children) > len(told):
+            break
+        fresh += children
+    return fresh
+
+
+def _split(given: Tokens, peers: NDArray[np.float32], symbols: int, place: int = 0) -> list[Tokens]:
     """Return the grids in which the open cell with the fewest choices, two or more, is filled in.
 
-    Among equals it is the one that rules out most elsewhere: what tells much is worth a guess.
+    Among equals it is the one that rules out most elsewhere: what tells much is worth a guess. `place` counts
+    on from there, to the cells that come next.
     """
     fitting = _fitting(given, peers, symbols)
     choices, ruled_out = fitting.sum(axis=1), (fitting * (peers @ fitting)).sum(axis=1)
-    if choices.max() < 2:
+    open_cells = np.flatnonzero(choices >= 2)
+    if not len(open_cells):
         return []
-    cell = int(np.lexsort((-ruled_out, np.where(choices < 2, symbols + 1, choices)))[0])
+    order = open_cells[np.lexsort((-ruled_out[open_cells], choices[open_cells]))]
+    cell = int(order[place % len(order)])
     children = []
     for symbol in np.flatnonzero(fitting[cell]):
         child = given.copy()

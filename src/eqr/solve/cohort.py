@@ -119,7 +119,8 @@ class Cohort:
     def _retell(self, step: Advanced, going: NDArray[np.bool_], every: int) -> None:
         """Note how sure rows are; every so many segments, tell the starts of a puzzle anew."""
         seats, dynamics = self._seats, self._dynamics
-        phase = step.rows.depths.cpu().numpy() % every
+        depths = step.rows.depths.cpu().numpy()
+        phase = depths % every
         # over half of the segments since a row was told: the first still find their way, one says too little
         counted, due = (phase == 0) | (phase > every // 2), going & (phase == 0)
         if counted.any():
@@ -127,24 +128,30 @@ class Cohort:
             seats.sure[counted] += now[counted]
         if not due.any():
             return
-        told, staying = step.rows.puzzles.cpu().numpy(), (step.reading.halt > 0).cpu().numpy()
-        after = told.copy()
+        asked, told = step.rows.puzzles.cpu().numpy(), step.rows.told.cpu().numpy()
+        staying, after = (step.reading.halt > 0).cpu().numpy(), told.copy()
         for puzzle in np.unique(seats.puzzles[due]):
             rows = np.flatnonzero(due & (seats.puzzles == puzzle))
-            after[rows] = dynamics.retold(told[rows], seats.sure[rows], staying[rows])
+            first = rows[0]  # they advance in step
+            after[rows] = dynamics.retold(
+                asked[first], told[rows], seats.sure[rows], staying[rows], int(depths[first]) // every
+            )
         seats.sure[due] = 0.0
         anew = np.flatnonzero((after != told).any(axis=1))
         if len(anew):
             index = torch.as_tensor(anew, device=dynamics.device)
-            keys, depths = step.rows.keys[index], step.rows.depths[index]
-            step.rows.put(index, dynamics.begin_again(after[anew], keys, depths))
+            begun = dynamics.begin_again(
+                asked[anew], after[anew], step.rows.keys[index], step.rows.depths[index]
+            )
+            step.rows.put(index, begun)
 
     def _begin(self, tickets: list[Ticket]) -> RunningRows:
         owners = [(t, restart) for t in tickets for restart in t.starts]
         return self._dynamics.begin(
-            np.concatenate([self._dynamics.given(t.puzzle.tokens, t.starts) for t in tickets]),
+            np.stack([ticket.puzzle.tokens for ticket, _ in owners]),
             [row_key(t.budget.seed, t.puzzle.tokens, restart, t.puzzle.identity) for t, restart in owners],
             np.array([ticket.puzzle.identity for ticket, _ in owners], np.int32),
+            told=np.concatenate([self._dynamics.given(t.puzzle.tokens, t.starts) for t in tickets]),
         )
 
     def _seat(self, fresh: RunningRows | None, seats: "_Seats") -> None:

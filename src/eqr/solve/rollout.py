@@ -50,7 +50,9 @@ class RunningRows:
     residuals: Tensor
     """(rows, window, 2): changes of latents and of logits in the last segments, the latest last."""
     puzzles: Tensor
-    """(rows, cells) uint8: as given, for a rule that checks answers."""
+    """(rows, cells) uint8: as asked, for a rule that checks answers."""
+    told: Tensor
+    """(rows, cells) uint8: what each start begins with, the puzzle or a guess beyond it."""
     memory: Memory
     """What the halting rule remembers of each row."""
 
@@ -157,40 +159,52 @@ class Dynamics:
         assert self._task is not None
         return assumptions(self._task, np.frombuffer(puzzle, np.uint8), breadth)
 
-    def retold(self, told: Tokens, sure: NDArray[np.float64], staying: NDArray[np.bool_]) -> Tokens:
+    def retold(
+        self,
+        puzzle: Tokens,
+        told: Tokens,
+        sure: NDArray[np.float64],
+        staying: NDArray[np.bool_],
+        telling: int,
+    ) -> Tokens:
         """Return what the starts of one puzzle are told next (`eqr.solve.assumptions`)."""
         assert self._task is not None
-        return retold(self._task, told, sure, staying)
+        return retold(self._task, puzzle, told, sure, staying, telling)
 
-    def begin_again(self, told: Tokens, keys: Tensor, depths: Tensor) -> RunningRows:
+    def begin_again(self, puzzles: Tokens, told: Tokens, keys: Tensor, depths: Tensor) -> RunningRows:
         """Begin rows afresh that are told something else; the segments behind them still count."""
-        return replace(self.begin(told, keys.tolist()), depths=depths)
+        return replace(self.begin(puzzles, keys.tolist(), told=told), depths=depths)
 
     def begin(
-        self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None = None
+        self,
+        puzzles: Tokens,
+        keys: list[int],
+        identities: NDArray[np.int32] | None = None,
+        *,
+        told: Tokens | None = None,
     ) -> RunningRows:
-        """Embed puzzles (rows, cells) and start each row from its key."""
-        with self._executor.alone():
-            return self._begin(puzzles, keys, identities)
-
-    def _begin(self, puzzles: Tokens, keys: list[int], identities: NDArray[np.int32] | None) -> RunningRows:
-        rows, device = len(puzzles), self.device
+        """Embed what each row is told (rows, cells), if nothing else its puzzle; start it from its key."""
+        device, halting = self.device, self.budget.halting
+        asked = torch.as_tensor(puzzles, device=device).to(torch.uint8)
+        given = asked if told is None else torch.as_tensor(told, device=device).to(torch.uint8)
+        row_keys = torch.tensor(keys, dtype=torch.int64, device=device)
         vectors = None
         if identities is not None and self.reasoner.config.identities:
             vectors = self.reasoner.identity_vectors(torch.as_tensor(identities, device=device))
-        x = self.reasoner.embed(torch.as_tensor(puzzles, device=device), vectors)
-        row_keys = torch.tensor(keys, dtype=torch.int64, device=device)
-        state = self._start(x, row_keys)
-        halting = self.budget.halting
+        with self._executor.alone():
+            x = self.reasoner.embed(given, vectors)
+            state = self._start(x, row_keys)
+            logits = self.reasoner.decode(state)
         return RunningRows(
             x=x,
             state=state,
             keys=row_keys,
-            depths=torch.zeros(rows, dtype=torch.int64, device=device),
-            logits=self.reasoner.decode(state),
-            residuals=torch.full((rows, self.window, 2), torch.nan, device=device),
-            puzzles=torch.as_tensor(puzzles, device=device).to(torch.uint8),
-            memory=() if halting is None else halting.start(rows, device=device),
+            depths=torch.zeros_like(row_keys),
+            logits=logits,
+            residuals=torch.full((len(asked), self.window, 2), torch.nan, device=device),
+            puzzles=asked,
+            told=given,
+            memory=() if halting is None else halting.start(len(asked), device=device),
         )
 
     def advance(self, rows: RunningRows) -> Advanced:
@@ -216,6 +230,7 @@ class Dynamics:
             logits=reading.logits,
             residuals=torch.cat((rows.residuals[:, 1:], latest), dim=1),
             puzzles=rows.puzzles,
+            told=rows.told,
             memory=memory,
         )
         return Advanced(
@@ -363,7 +378,7 @@ def rollout(
     starts = zip(puzzles, restarts.tolist(), strict=True)
     told = np.concatenate([dynamics.given(puzzle, [start]) for puzzle, start in starts])
     with torch.inference_mode():
-        begun = dynamics.begin(told, keys, identities)
+        begun = dynamics.begin(puzzles, keys, identities, told=told)
         states = [_copy(begun.state)] if keep_states else []
         for step in unroll(dynamics, begun):
             if keep_states:
