@@ -29,8 +29,8 @@ RACE_HELP = "The first start that halts cancels the rest."
 ASSUME_HELP = "Each start but the first is told another guess at a few cells."
 DEPTH_HELP = "Most segments per trajectory; 64, or 1 for feedforward models."
 SELECT_HELP = "Which start to believe; `verified` uses the task's check."
-HARD_OPTIONS = "--breadth 32 --assume --retell 10"
-RETELL_HELP = "With --assume: tell starts further guesses after so many segments, by how sure they are."
+HARD_OPTIONS = "--depth 128 --breadth 32 --assume --retell 10"
+RETELL_HELP = "With --assume: tell starts other guesses after so many segments, by how sure they are."
 LONGEST_LINE = 1 << 16
 """Bytes of a line that are read; no puzzle is longer."""
 

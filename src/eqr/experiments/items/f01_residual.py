@@ -22,6 +22,7 @@ EXPERIMENTS = (
             Column(name=EXACT, look=NINE_DEEP),
             Column(name=RESIDUAL, metric="residual", look=NINE_DEEP, percent=False, digits=4),
         ),
+        seeds=5,
         minutes=0.1,
         picture=Picture(
             kind="points", x=RESIDUAL, y=EXACT, log_x=True, x_label="residual (lower: more settled)"
@@ -49,6 +50,7 @@ EXPERIMENTS = (
             Column(name=RANK, metric="tracking", look=NINE_BROAD, percent=False, digits=2),
             Column(name=AUROC, metric="auroc", look=NINE_BROAD, percent=False, digits=2),
         ),
+        seeds=5,
         minutes=9,
         picture=Picture(kind="heat", columns=(RESIDUAL, ERROR)),
         note="Rank correlation of residual and error over the budgets; AUROC: how often a right start has "

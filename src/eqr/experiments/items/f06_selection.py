@@ -30,6 +30,7 @@ EXPERIMENTS = (
             *rules("EqR", "eqr", ri=True, ni=True),
         ),
         columns=tuple(Column(name=f"B={b}", look=NINE_BROAD, at=(16, b)) for b in BREADTHS),
+        seeds=5,
         minutes=30,
         picture=Picture(kind="lines", x_label="breadth B", log_x=True),
     ),

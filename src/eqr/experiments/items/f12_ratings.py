@@ -63,6 +63,7 @@ EXPERIMENTS = (
             Column(name=AUROC, metric="rating auroc", percent=False, digits=2),
             Column(name=EASY, metric=rated("nfe", *RATINGS[0]), percent=False),
         ),
+        seeds=5,
         minutes=1,
         picture=Picture(columns=tuple(f"rating {name}" for name in NAMES.values())),
         note="Rating AUROC: how often a puzzle that is solved has a lower rating than one that is not. Easy "

@@ -43,7 +43,7 @@ EXPERIMENTS = (
         ),
         columns=(
             Column(name="Sudoku", look=TRAINED, lab=SUDOKU, paper=PAPER_SUDOKU, seeds=8),
-            Column(name="Sudoku 9x9", look=TRAINED, lab=NINE, paper=PAPER_SUDOKU, seeds=3),
+            Column(name="Sudoku 9x9", look=TRAINED, lab=NINE, paper=PAPER_SUDOKU, seeds=5),
             Column(name="Sudoku 9x9, 32 clues", look=TRAINED, lab=CLUES, paper=PAPER_SUDOKU, seeds=8),
             Column(name="Maze", look=TRAINED, lab=MAZE, paper=PAPER_MAZE),
         ),

@@ -46,7 +46,7 @@ EXPERIMENTS = (
         ),
         columns=(
             Column(name="Sudoku", look=BROAD, lab=SUDOKU, paper=PAPER_SUDOKU),
-            Column(name="Sudoku 9x9", look=NINE_BROAD, lab=NINE, paper=PAPER_SUDOKU, seeds=3),
+            Column(name="Sudoku 9x9", look=NINE_BROAD, lab=NINE, paper=PAPER_SUDOKU, seeds=5),
             Column(name="Maze", look=BROAD, lab=MAZE, paper=PAPER_MAZE),
         ),
         seeds=5,

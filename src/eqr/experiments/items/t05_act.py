@@ -50,6 +50,7 @@ EXPERIMENTS = (
             Column(name=NFE, metric="nfe", percent=False),
             Column(name=SAVED, metric="saving", percent=False),
         ),
+        seeds=5,
         minutes=33,
         picture=Picture(columns=(ACC, SAVED)),
         note="`head` is the paper's rule; `head and answer` (`--halt head+stable:1`) also asks that the "

@@ -10,7 +10,7 @@ EXPERIMENTS = (
         question="Is the gain at equal budget stable over seeds?",
         lab=CLUES,
         paper=PAPER_SUDOKU,
-        regime=f"{CLUES_WHY} Beside it three seeds without a spare clue: {NINE_WHY} The runs of T3.",
+        regime=f"{CLUES_WHY} Beside it five seeds without a spare clue: {NINE_WHY} The runs of T3.",
         rows=(
             Row(
                 name="baseline",
@@ -27,7 +27,7 @@ EXPERIMENTS = (
         ),
         columns=(
             Column(name="Accuracy", look=TRAINED, digits=2, seeds=8),
-            Column(name="No spare clue", look=TRAINED, digits=2, lab=NINE, seeds=3),
+            Column(name="No spare clue", look=TRAINED, digits=2, lab=NINE, seeds=5),
         ),
         seeds=5,
         minutes=1,
