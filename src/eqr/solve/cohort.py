@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from eqr.model.counters import row_key
+from eqr.solve.assumptions import retold
 from eqr.solve.candidates import Candidates, Status
 from eqr.solve.line import Ticket
 from eqr.solve.rollout import Advanced, Dynamics, RunningRows
@@ -129,12 +130,14 @@ class Cohort:
         if not due.any():
             return
         asked, told = step.rows.puzzles.cpu().numpy(), step.rows.told.cpu().numpy()
+        assert dynamics.task is not None  # without one nothing is assumed
         staying, after = (step.reading.halt > 0).cpu().numpy(), told.copy()
         for puzzle in np.unique(seats.puzzles[due]):
             rows = np.flatnonzero(due & (seats.puzzles == puzzle))
             first = rows[0]  # they advance in step
-            after[rows] = dynamics.retold(
-                asked[first], told[rows], seats.sure[rows], staying[rows], int(depths[first]) // every
+            telling = int(depths[first]) // every
+            after[rows] = retold(
+                dynamics.task, asked[first], told[rows], seats.sure[rows], staying[rows], telling
             )
         seats.sure[due] = 0.0
         anew = np.flatnonzero((after != told).any(axis=1))

@@ -23,7 +23,7 @@ from eqr.model.fast import advance
 from eqr.model.reasoner import Reasoner
 from eqr.model.start import RandomStarter
 from eqr.model.state import Reading, State, join
-from eqr.solve.assumptions import assumptions, frontier, require_assumable, retold
+from eqr.solve.assumptions import assumptions, frontier, require_assumable
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import WINDOW, Candidates, Status
 from eqr.solve.halting import Memory, each_tensor
@@ -132,7 +132,8 @@ class Dynamics:
         self.reasoner, self.budget = reasoner, budget
         if task is None and (budget.uses_verifier or budget.assume) and reasoner.config.task is not None:
             task = task_named(reasoner.config.task)
-        self._task = task
+        self.task = task
+        """Judges answers and says what may be guessed; None where nobody asks."""
         if budget.assume:
             require_assumable(task)
             self._guesses = lru_cache(maxsize=TREES_KEPT)(self._guess)
@@ -147,8 +148,8 @@ class Dynamics:
         if not self.budget.assume:
             return np.repeat(puzzle[None], len(starts), axis=0)
         if self.budget.retell is not None:  # all of them are here
-            assert self._task is not None
-            level = frontier(self._task, puzzle, len(starts))
+            assert self.task is not None
+            level = frontier(self.task, puzzle, len(starts))
             return np.asarray(level[np.arange(len(starts)) % len(level)])
         # rounded up, so that starts that come one by one find what was guessed before
         guesses = self._guesses(puzzle.tobytes(), 1 << max(starts).bit_length())
@@ -156,20 +157,8 @@ class Dynamics:
         return told
 
     def _guess(self, puzzle: bytes, breadth: int) -> Tokens:
-        assert self._task is not None
-        return assumptions(self._task, np.frombuffer(puzzle, np.uint8), breadth)
-
-    def retold(
-        self,
-        puzzle: Tokens,
-        told: Tokens,
-        sure: NDArray[np.float64],
-        staying: NDArray[np.bool_],
-        telling: int,
-    ) -> Tokens:
-        """Return what the starts of one puzzle are told next (`eqr.solve.assumptions`)."""
-        assert self._task is not None
-        return retold(self._task, puzzle, told, sure, staying, telling)
+        assert self.task is not None
+        return assumptions(self.task, np.frombuffer(puzzle, np.uint8), breadth)
 
     def begin_again(self, puzzles: Tokens, told: Tokens, keys: Tensor, depths: Tensor) -> RunningRows:
         """Begin rows afresh that are told something else; the segments behind them still count."""
@@ -239,9 +228,9 @@ class Dynamics:
 
     def accepts(self, puzzles: Tensor, answers: Tensor) -> Tensor:
         """Ask the task's `check` about answers (rows, cells) to puzzles (rows, cells)."""
-        if self._task is None:
+        if self.task is None:
             raise UserError("this model does not say which task it is for, so no answer can be checked")
-        valid = self._task.check_many(puzzles.cpu().numpy(), answers.cpu().numpy())
+        valid = self.task.check_many(puzzles.cpu().numpy(), answers.cpu().numpy())
         return torch.as_tensor(valid, device=self.device)
 
     def probe(self, rows: RunningRows) -> Tensor:
