@@ -129,6 +129,21 @@ def sudoku_9x9_minimal() -> Recipe:
     )
 
 
+def sudoku_9x9_hard() -> Recipe:
+    """9x9 Sudoku for the hardest puzzles known: learns from those without a spare clue, which are within its
+    reach, and keeps the weights that solve most of the hardest (docs/lab-notes.md); ten minutes of one core.
+    """
+    minimal = sudoku_9x9_minimal()
+    return minimal.replace(
+        name="sudoku-9x9-hard",
+        data=minimal.data.replace(validation_from="data/hardest"),
+        rows=32,
+        steps=12_000,
+        rate=Rate(warmup=100, decay=Decay.NONE),
+        evaluation=EvaluationPlan(every=1000, puzzles=192, depths=(16, 64)),
+    )
+
+
 def sudoku_16x16() -> Recipe:
     """16x16 Sudoku with half of the cells given: half an hour of one core (without a spare clue: 0%)."""
     return candidates(

@@ -47,6 +47,14 @@ class Generated(Value):
     """Train on ever fresh puzzles instead of on `train` of them; none is a validation or test puzzle."""
     workers: NonNegativeInt = 0
     """Background processes that generate ahead, for `endless`."""
+    validation_from: str | None = None
+    """A dataset folder whose validation split judges the run while it trains, instead of `validation`
+    generated puzzles: harder ones than it learns from, say."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Say `validation_from` only where there is any."""
+        return unless_default(self, dump, "validation_from")
 
     @model_validator(mode="after")
     def _options_fit(self) -> "Generated":

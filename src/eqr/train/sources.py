@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
-from eqr.data import Batches, GeneratedStream, Splits
+import numpy as np
+
+from eqr.data import Batches, GeneratedStream, PuzzleSet, Splits, load_split
 from eqr.data.generated import generate
-from eqr.data.splits import carve
+from eqr.data.splits import carve, leaks
 from eqr.errors import UserError
 from eqr.runs import RunFolder
 from eqr.tasks import task_named
+from eqr.tasks.base import Task
 from eqr.train.recipe import Folder, Generated, Recipe
 
 
@@ -20,10 +23,29 @@ def load_data(data: Generated | Folder, folder: RunFolder, *, quiet: bool = Fals
         return Splits.load(kept)
     task = task_named(data.task)
     sizes = {"train": data.train, "validation": data.validation, "test": data.test}
-    options = task.options(data.options)
-    splits = generate(task, sizes, seed=data.seed, options=options, quiet=quiet)
+    judging = None if data.validation_from is None else _judging(data.validation_from, task)
+    if judging is not None:
+        del sizes["validation"]
+    splits = generate(task, sizes, seed=data.seed, options=task.options(data.options), quiet=quiet)
+    if judging is not None:
+        unseen = np.setdiff1d(np.arange(len(judging)), leaks(splits["train"], judging, task))
+        splits = Splits({**splits.sets, "validation": judging.take(unseen)})
     splits.save(kept)
     return splits
+
+
+def _judging(path: str, task: Task) -> PuzzleSet:
+    """Return the puzzles of another folder that are to judge a run."""
+    if not Path(path).is_dir():
+        raise UserError(
+            f"data.validation_from = {path!r}: no such folder; make it from a CSV file of puzzles, "
+            f"`eqr data import FILE --task {task.name} --split validation --out {path}`, or from the "
+            f"task's own, `eqr data build {task.name} --out {path}`"
+        )
+    puzzles = load_split(path, "validation")
+    if puzzles.task != task.name:
+        raise UserError(f"data.validation_from = {path!r} holds {puzzles.task}, data.task is {task.name}")
+    return puzzles
 
 
 def _from_folder(data: Folder) -> Splits:
