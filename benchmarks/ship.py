@@ -26,8 +26,9 @@ from eqr.train.recipe import Recipe
 from eqr.train.sources import run_data
 
 HALTING = "head+stable:1"
-RETELL = 10
-"""Segments after which starts are told anew, where a task says what can be guessed."""
+TOLD = Budget(assume=True, retell=10, halting=parse_halting("head+residual:0.02"), race=True, abreast=32)
+"""Starts that are told guesses, where a task says what can be guessed, and race to rest."""
+TOLD_DEPTH = 128
 
 
 def numbers(
@@ -50,9 +51,12 @@ def numbers(
         ),
     ]
     if task_named(puzzles.task).distinct():
-        told = Budget(assume=True, retell=RETELL)
+        rested = {"first to halt": FirstToHalt(abreast=TOLD.abreast)}
         sweeps.append(
-            (BudgetSweep(budget=told, depths=tuple(depths), breadths=(32,), select=plain), "residual")
+            (
+                BudgetSweep(budget=TOLD, depths=(TOLD_DEPTH,), breadths=(TOLD.abreast,), select=rested),
+                "first to halt",
+            )
         )
     found = []
     for sweep, chosen in sweeps:
