@@ -140,7 +140,7 @@ def sudoku_9x9_hard() -> Recipe:
         rows=32,
         steps=12_000,
         rate=Rate(warmup=100, decay=Decay.NONE),
-        evaluation=EvaluationPlan(every=1000, puzzles=192, depths=(16, 64)),
+        evaluation=EvaluationPlan(every=1000, puzzles=512, depths=(16, 64)),
     )
 
 
