@@ -50,7 +50,7 @@ def test_a_folder_that_is_not_there_or_of_another_task_is_refused(tmp_path):
         load_data(missing, RunFolder(tmp_path / "run"), quiet=True)
     six = task_named("sudoku-6x6")
     strange = keep(tmp_path / "six", **generate(six, {"validation": 2}, seed=0, quiet=True).sets)
-    with pytest.raises(UserError, match="holds sudoku-6x6, data.task is sudoku-4x4"):
+    with pytest.raises(UserError, match=r"holds sudoku-6x6, data.task is sudoku-4x4"):
         load_data(strange, RunFolder(tmp_path / "run"), quiet=True)
     nothing = keep(tmp_path / "train", train=generate(TASK, {"train": 4}, seed=0, quiet=True)["train"])
     with pytest.raises(UserError, match="validation"):
