@@ -51,7 +51,7 @@ EXPERIMENTS = (
             Column(name=AUROC, metric="auroc", look=NINE_BROAD, percent=False, digits=2),
         ),
         seeds=5,
-        minutes=9,
+        minutes=14,
         picture=Picture(kind="heat", columns=(RESIDUAL, ERROR)),
         note="Rank correlation of residual and error over the budgets; AUROC: how often a right start has "
         "settled better than a wrong one.",

@@ -31,7 +31,7 @@ EXPERIMENTS = (
         ),
         columns=tuple(Column(name=f"B={b}", look=NINE_BROAD, at=(16, b)) for b in BREADTHS),
         seeds=5,
-        minutes=30,
+        minutes=45,
         picture=Picture(kind="lines", x_label="breadth B", log_x=True),
     ),
 )

@@ -51,7 +51,7 @@ EXPERIMENTS = (
             Column(name=SAVED, metric="saving", percent=False),
         ),
         seeds=5,
-        minutes=33,
+        minutes=50,
         picture=Picture(columns=(ACC, SAVED)),
         note="`head` is the paper's rule; `head and answer` (`--halt head+stable:1`) also asks that the "
         "decoded answer did not change in the last segment.",
