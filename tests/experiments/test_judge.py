@@ -12,7 +12,7 @@ from eqr.experiments.experiment import Claim, Contrast
 from eqr.experiments.judge import ClaimVerdict, judge, judge_claim, summary
 from eqr.experiments.results import read_values, verdicts
 from eqr.experiments.score import auroc, rank_correlation
-from eqr.experiments.tables import Table, read_table
+from eqr.experiments.tables import Table, cell_name, read_table
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 UP = Contrast(plus=("a",), minus=("b",), above=0.0)
@@ -62,6 +62,20 @@ def test_one_contrast_that_fails_refutes_a_claim():
     assert (
         judge_claim(Claim(item="C1", says="", contrasts=(UP, missing)), values)[0] is ClaimVerdict.UNDECIDED
     )
+
+
+def test_a_number_of_puzzles_that_are_not_there_leaves_a_table_done():
+    table = Table(EXPERIMENTS["F4"])
+    cells = table.experiment.cells()
+    for cell in cells[1:]:
+        for seed in range(cell.seeds):
+            table.put(cell, seed, 0.5)
+    assert table.state == "done"  # the first cell's look is there, its number is not
+    names = [cell_name(table.experiment, cell.row, cell.column) for cell in cells[1:]]
+    for name, cell in zip(names, cells[1:], strict=True):
+        if cell.row == cells[0].row:
+            del table.values[name][0]
+    assert table.state == "partly"  # that run is not there
 
 
 def test_values_survive_the_csv(tmp_path):

@@ -45,14 +45,21 @@ class Table:
 
     @property
     def state(self) -> str:
-        """How much of the table there is: not run, partly, done."""
-        cells = self.experiment.cells()
-        there = [self.values.get(cell_name(self.experiment, c.row, c.column), {}) for c in cells]
-        wanted = [cell.seeds if cell.look(smoke=False).trained else 1 for cell in cells]
-        if not any(there):
+        """How much of the table there is: not run, partly, done.
+
+        A look at a run gives all numbers of its row or none, but for those of puzzles that are not there.
+        """
+        looks: dict[str, set[int]] = {}
+        wanted: dict[str, int] = {}
+        for cell in self.experiment.cells():
+            look = cell.look(smoke=False)
+            key = f"{cell.row.name} {cell.column.lab!r} {look!r}"
+            found = self.values.get(cell_name(self.experiment, cell.row, cell.column), {})
+            looks.setdefault(key, set()).update(found)
+            wanted[key] = max(wanted.get(key, 0), cell.seeds if look.trained else 1)
+        if not any(looks.values()):
             return "not run"
-        whole = all(len(found) >= count for found, count in zip(there, wanted, strict=True))
-        return "done" if whole else "partly"
+        return "done" if all(len(looks[key]) >= count for key, count in wanted.items()) else "partly"
 
     def markdown(self) -> str:
         """Return the table as Markdown, two columns for each of the paper's that has printed numbers."""
