@@ -22,6 +22,7 @@ from eqr.data import PuzzleSet
 from eqr.data.splits import sample
 from eqr.measure.statistics import Estimate, powers_of_two
 from eqr.measure.style import CYCLE, new_figure, percent_axis, plain_numbers, save_figure, styled
+from eqr.tasks import task_named
 
 HALTING = "head+stable:1"
 ABREAST = 8
@@ -46,6 +47,23 @@ class Point:
     high: float
     nfe: float
 
+    @classmethod
+    def of(
+        cls, puzzles: str, count: int, curve: str, exact: Estimate, *, depth: int, breadth: int, nfe: float
+    ) -> "Point":
+        """Take an accuracy apart."""
+        return cls(
+            puzzles=puzzles,
+            count=count,
+            curve=curve,
+            depth=depth,
+            breadth=breadth,
+            exact=exact.value,
+            low=exact.low,
+            high=exact.high,
+            nfe=nfe,
+        )
+
 
 def points(model: str, name: str, puzzles: PuzzleSet, *, narrow: int, most: int) -> Iterator[Point]:
     """Measure a set; the first `narrow` puzzles of it get many starts."""
@@ -55,17 +73,7 @@ def points(model: str, name: str, puzzles: PuzzleSet, *, narrow: int, most: int)
     def point(
         curve: str, exact: Estimate, depth: int, breadth: int, nfe: float, of: PuzzleSet = puzzles
     ) -> Point:
-        return Point(
-            puzzles=name,
-            count=len(of),
-            curve=curve,
-            depth=depth,
-            breadth=breadth,
-            exact=exact.value,
-            low=exact.low,
-            high=exact.high,
-            nfe=nfe,
-        )
+        return Point.of(name, len(of), curve, exact, depth=depth, breadth=breadth, nfe=nfe)
 
     for row in evaluate(model, puzzles, depth=depths, select=["residual"]).budgets:
         yield point("depth", row.scores.selected["residual"].exact, row.depth, 1, row.depth)
@@ -96,6 +104,12 @@ def points(model: str, name: str, puzzles: PuzzleSet, *, narrow: int, most: int)
         yield point(
             "race", row.scores.selected["first-to-halt"].exact, 64, row.breadth, row.scores.nfe.value, few
         )
+    if task_named(puzzles.task).distinct():
+        yield from told_points(model, name, puzzles)
+
+
+def told_points(model: str, name: str, puzzles: PuzzleSet) -> Iterator[Point]:
+    """Measure starts that are told guesses, where the task says what can be guessed."""
     for breadth, curve in TOLD.items():
         told = evaluate(
             model,
@@ -111,7 +125,8 @@ def points(model: str, name: str, puzzles: PuzzleSet, *, narrow: int, most: int)
         )
         for row in told.budgets:
             exact = row.scores.selected["first-to-halt"].exact
-            yield point(curve, exact, row.depth, breadth, row.scores.nfe.value)
+            nfe = row.scores.nfe.value
+            yield Point.of(name, len(puzzles), curve, exact, depth=row.depth, breadth=breadth, nfe=nfe)
 
 
 @styled

@@ -65,7 +65,8 @@ class Budget(Value):
     filled in (`eqr.solve.assumptions`)."""
     retell: Segments | None = None
     """With `assume`: after every so many segments the starts of a puzzle that do not say they are done are
-    told anew, by how sure they are; they enter together and advance in step. None: never."""
+    told anew: once by how sure they are, then guesses of another tree. They enter together and advance in
+    step. None: never."""
     start: Annotated[RandomStart | None, BeforeValidator(_start_from_text)] = None
     """Replaces the model's starts by random ones (`"random"`), so that any model can use breadth."""
     damping: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
