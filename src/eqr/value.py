@@ -44,12 +44,13 @@ class Value(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def unless_default(value: Value, dump: SerializerFunctionWrapHandler, name: str) -> dict[str, Any]:
-    """Serialise without a field that came later where it is at its default: what was made before it existed
-    keeps its digest."""
+def unless_default(value: Value, dump: SerializerFunctionWrapHandler, *names: str) -> dict[str, Any]:
+    """Serialise without the fields that came later where they are at their default: what was made before they
+    existed keeps its digest."""
     data: dict[str, Any] = dump(value)
-    if getattr(value, name) == type(value).model_fields[name].default:
-        data.pop(name)
+    for name in names:
+        if getattr(value, name) == type(value).model_fields[name].default:
+            data.pop(name)
     return data
 
 

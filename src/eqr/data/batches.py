@@ -133,18 +133,20 @@ class Batches:
             inputs, labels = symmetries.apply(inputs), symmetries.apply(labels)
         if self.reveal:
             rng = np.random.default_rng([self.seed, _REVEAL, block])
-            inputs = _revealed(rng, inputs, labels, self.reveal)
+            inputs = revealed(rng, inputs, labels, most=self.reveal)
         identities = self.puzzles.identities[indices]
         return Batch(
             inputs=inputs, labels=labels, identities=identities, indices=indices, positions=positions
         )
 
 
-def _revealed(rng: np.random.Generator, inputs: Tokens, labels: Tokens, most: int) -> Tokens:
-    """Return the inputs with 0 to `most` answers of each row given away."""
+def revealed(
+    rng: np.random.Generator, inputs: Tokens, labels: Tokens, *, most: int, least: int = 0
+) -> Tokens:
+    """Return the inputs with `least` to `most` answers of each row given away."""
     hidden = (inputs != labels) & (labels != 0)
     order = np.argsort(np.where(hidden, rng.random(inputs.shape), 2.0), axis=1).argsort(axis=1)
-    return np.where(hidden & (order < rng.integers(most + 1, size=(len(inputs), 1))), labels, inputs)
+    return np.where(hidden & (order < rng.integers(least, most + 1, size=(len(inputs), 1))), labels, inputs)
 
 
 def in_order(puzzles: PuzzleSet, rows: int) -> Iterator[Batch]:

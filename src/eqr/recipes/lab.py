@@ -8,14 +8,14 @@ docs/lab-notes.md has what was tried.
 from typing import Any
 
 from eqr.model import systems
-from eqr.model.config import CandidateSites, Positions
+from eqr.model.config import CandidateSites, Positions, TwoLevel
 from eqr.model.mixers import Attention, Groups, Neighbours
 from eqr.tasks import task_named
 from eqr.train.averaging import Averaging
 from eqr.train.halting import LearnedHalt
 from eqr.train.loss import CrossEntropy, Loss
 from eqr.train.optimizer import AdamAtan2, Decay, Rate, SignDescent
-from eqr.train.recipe import EvaluationPlan, Folder, Generated, Recipe, Saving
+from eqr.train.recipe import EvaluationPlan, Folder, Generated, Ladder, Recipe, Saving
 from eqr.train.schedule import SegmentedOnline
 
 NOISY_PATH = systems.EQR_PATH.replace(noise=0.1)
@@ -130,17 +130,26 @@ def sudoku_9x9_minimal() -> Recipe:
 
 
 def sudoku_9x9_hard() -> Recipe:
-    """9x9 Sudoku for the hardest puzzles known: learns from those without a spare clue, which are within its
-    reach, and keeps the weights that solve most of the hardest (docs/lab-notes.md); ten minutes of one core.
+    """9x9 Sudoku for the hardest puzzles known: long segments, a gradient through the whole of one, and a
+    ladder of hard puzzles with answers given away (docs/lab-notes.md); an hour on two cores.
     """
     minimal = sudoku_9x9_minimal()
+    recurrence = TwoLevel(cycles=6, scratch=4)
     return minimal.replace(
         name="sudoku-9x9-hard",
-        data=minimal.data.replace(validation_from="data/hardest"),
+        data=Generated(
+            task="sudoku-9x9",
+            train=20_000,
+            validation_from="data/hardest",
+            ladder=Ladder(path="data/hardest"),
+        ),
+        model=minimal.model.replace(recurrence=recurrence),
+        schedule=SegmentedOnline(),
         rows=32,
-        steps=12_000,
-        rate=Rate(warmup=100, decay=Decay.NONE),
-        evaluation=EvaluationPlan(every=1000, puzzles=512, depths=(16, 64)),
+        steps=16_000,
+        rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.25, floor=0.35),
+        averaging=Averaging(decay=0.998, warm_start=True),
+        evaluation=EvaluationPlan(every=2000, puzzles=256, depths=(16, 64)),
     )
 
 

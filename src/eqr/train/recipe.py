@@ -32,6 +32,26 @@ from eqr.value import Value, unless_default
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
+class Ladder(Value):
+    """A way up to puzzles that are out of reach: they teach once some of their answers are given away.
+
+    As they are, they would teach to hedge (docs/lab-notes.md)."""
+
+    path: str
+    """A dataset folder; the puzzles of its train split join those that are generated."""
+    copies: PositiveInt = 4
+    """How often each joins, with other answers given away every time."""
+    least: NonNegativeInt = 1
+    most: PositiveInt = 5
+    """How many answers are given away: `least` to `most`."""
+
+    @model_validator(mode="after")
+    def _goes_up(self) -> "Ladder":
+        if self.least > self.most:
+            raise ValueError(f"least {self.least} lies beyond most {self.most}")
+        return self
+
+
 class Generated(Value):
     """Puzzles from the task's own generator."""
 
@@ -50,14 +70,18 @@ class Generated(Value):
     validation_from: str | None = None
     """A dataset folder whose validation split judges the run while it trains, instead of `validation`
     generated puzzles: harder ones than it learns from, say."""
+    ladder: Ladder | None = None
+    """Harder puzzles that join the generated ones."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Say `validation_from` only where there is any."""
-        return unless_default(self, dump, "validation_from")
+        """Say `validation_from` and `ladder` only where there are any."""
+        return unless_default(self, dump, "validation_from", "ladder")
 
     @model_validator(mode="after")
     def _options_fit(self) -> "Generated":
+        if self.endless and self.ladder is not None:
+            raise ValueError("a ladder joins puzzles that are generated once; set endless to false")
         task_named(self.task).options(self.options)
         return self
 

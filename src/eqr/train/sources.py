@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 
 from eqr.data import Batches, GeneratedStream, PuzzleSet, Splits, load_split
+from eqr.data.batches import revealed
 from eqr.data.generated import generate
 from eqr.data.splits import carve, leaks
 from eqr.errors import UserError
 from eqr.runs import RunFolder
 from eqr.tasks import task_named
 from eqr.tasks.base import Task
-from eqr.train.recipe import Folder, Generated, Recipe
+from eqr.train.recipe import Folder, Generated, Ladder, Recipe
 
 
 def load_data(data: Generated | Folder, folder: RunFolder, *, quiet: bool = False) -> Splits:
@@ -23,29 +24,55 @@ def load_data(data: Generated | Folder, folder: RunFolder, *, quiet: bool = Fals
         return Splits.load(kept)
     task = task_named(data.task)
     sizes = {"train": data.train, "validation": data.validation, "test": data.test}
-    judging = None if data.validation_from is None else _judging(data.validation_from, task)
-    if judging is not None:
+    judging = None
+    if data.validation_from is not None:
+        judging = _elsewhere("validation_from", data.validation_from, "validation", task)
         del sizes["validation"]
+    climbed = None if data.ladder is None else _elsewhere("ladder.path", data.ladder.path, "train", task)
     splits = generate(task, sizes, seed=data.seed, options=task.options(data.options), quiet=quiet)
+    sets = dict(splits.sets)
     if judging is not None:
-        unseen = np.setdiff1d(np.arange(len(judging)), leaks(splits["train"], judging, task))
-        splits = Splits({**splits.sets, "validation": judging.take(unseen)})
+        sets["validation"] = _unseen(judging, sets["train"], task)
+    if data.ladder is not None and climbed is not None:
+        for name in sets.keys() & {"validation", "test"}:  # told answers, they would not be known any more
+            climbed = _unseen(climbed, sets[name], task)
+        sets["train"] = _joined(sets["train"], climbed, data.ladder, data.seed)
+    splits = Splits(sets)
     splits.save(kept)
     return splits
 
 
-def _judging(path: str, task: Task) -> PuzzleSet:
-    """Return the puzzles of another folder that are to judge a run."""
+def _elsewhere(field: str, path: str, split: str, task: Task) -> PuzzleSet:
+    """Return the puzzles of another folder that judge a run or join it."""
     if not Path(path).is_dir():
         raise UserError(
-            f"data.validation_from = {path!r}: no such folder; make it from a CSV file of puzzles, "
-            f"`eqr data import FILE --task {task.name} --split validation --out {path}`, or from the "
+            f"data.{field} = {path!r}: no such folder; make it from CSV files of puzzles, "
+            f"`eqr data import FILE --task {task.name} --validation-from FILE --out {path}`, or from the "
             f"task's own, `eqr data build {task.name} --out {path}`"
         )
-    puzzles = load_split(path, "validation")
+    puzzles = load_split(path, split)
     if puzzles.task != task.name:
-        raise UserError(f"data.validation_from = {path!r} holds {puzzles.task}, data.task is {task.name}")
+        raise UserError(f"data.{field} = {path!r} holds {puzzles.task}, data.task is {task.name}")
     return puzzles
+
+
+def _unseen(puzzles: PuzzleSet, others: PuzzleSet, task: Task) -> PuzzleSet:
+    """Return the puzzles that are not among others."""
+    return puzzles.take(np.setdiff1d(np.arange(len(puzzles)), leaks(others, puzzles, task)))
+
+
+def _joined(generated: PuzzleSet, climbed: PuzzleSet, ladder: Ladder, seed: int) -> PuzzleSet:
+    """Return the generated puzzles, then copies of the others with answers given away."""
+    rng = np.random.default_rng(seed)
+    copies = [
+        revealed(rng, climbed.inputs, climbed.labels, least=ladder.least, most=ladder.most)
+        for _ in range(ladder.copies)
+    ]
+    return PuzzleSet.of(
+        generated.task,
+        np.concatenate([generated.inputs, *copies]),
+        np.concatenate([generated.labels, *(climbed.labels,) * ladder.copies]),
+    )
 
 
 def _from_folder(data: Folder) -> Splits:
