@@ -114,8 +114,16 @@ def _outline(recipe: "Recipe", run: Path) -> str:
 
 
 def _train(recipe: "Recipe", run: Path, resume: bool, overwrite: bool, as_json: bool, speaks: bool) -> None:
+    from eqr.runs import RunFolder
     from eqr.train.run import train
 
+    if recipe.begin is not None and not (resume and RunFolder(run).begun):
+        before = _before(recipe, Path(recipe.begin))
+        if before is not None:
+            shown = speaks and not as_json
+            if shown:
+                print(f"first:\n{_outline(before, Path(recipe.begin))}", flush=True)
+            _train(before, Path(recipe.begin), RunFolder(Path(recipe.begin)).begun, False, as_json, shown)
     outcome = train(recipe, run, resume=resume, overwrite=overwrite, quiet=as_json)
     if speaks:
         print(json.dumps(outcome.summary.to_json(), indent=2) if as_json else _report(outcome.summary, run))
@@ -123,6 +131,16 @@ def _train(recipe: "Recipe", run: Path, resume: bool, overwrite: bool, as_json: 
         if speaks:
             typer.echo(f"stopped by {outcome.interrupted.name}; go on with --resume", err=True)
         raise typer.Exit(128 + outcome.interrupted)
+
+
+def _before(recipe: "Recipe", begin: Path) -> "Recipe | None":
+    """Return the recipe of the run that a recipe begins with, if that run has not come to its end yet."""
+    from eqr.recipes import RECIPES, recipe_named
+    from eqr.runs import RunFolder
+
+    if begin.parent != Path("runs") or begin.name not in RECIPES or RunFolder(begin).summary() is not None:
+        return None
+    return recipe_named(begin.name).replace(threads=recipe.threads, device=recipe.device)
 
 
 def _report(summary: "Summary", run: Path) -> str:

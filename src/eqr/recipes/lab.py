@@ -23,6 +23,8 @@ NOISY_PATH = systems.EQR_PATH.replace(noise=0.1)
 STAY = LearnedHalt(exploration=0.5)
 """Half of the rows that say they are done must stay a while: what is solved learns to stay solved, without
 which accuracy falls again beyond the trained depth."""
+HARDEST = "data/hardest"
+"""Where the hardest puzzles that one has are to be found (docs/data-guide.md)."""
 LIVE = CandidateSites(live=True)
 """Only the candidates that the givens leave, a third of a large grid: what is ruled out teaches nothing."""
 
@@ -129,27 +131,52 @@ def sudoku_9x9_minimal() -> Recipe:
     )
 
 
-def sudoku_9x9_hard() -> Recipe:
-    """9x9 Sudoku for the hardest puzzles known: long segments, a gradient through the whole of one, and a
-    ladder of hard puzzles with answers given away (docs/lab-notes.md); an hour on two cores.
+def sudoku_9x9_ladder_1() -> Recipe:
+    """9x9 Sudoku without a spare clue, with a gradient through whole segments, judged by the hardest puzzles:
+    twenty minutes of one core. The first rung of `sudoku-9x9-hard`.
     """
     minimal = sudoku_9x9_minimal()
-    recurrence = TwoLevel(cycles=6, scratch=4)
     return minimal.replace(
-        name="sudoku-9x9-hard",
-        data=Generated(
-            task="sudoku-9x9",
-            train=20_000,
-            validation_from="data/hardest",
-            ladder=Ladder(path="data/hardest"),
-        ),
-        model=minimal.model.replace(recurrence=recurrence),
+        name="sudoku-9x9-ladder-1",
+        data=minimal.data.replace(validation_from=HARDEST),
         schedule=SegmentedOnline(),
         rows=32,
-        steps=16_000,
-        rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.25, floor=0.35),
+        steps=4500,
+        rate=Rate(warmup=100, decay=Decay.NONE),
+        evaluation=EvaluationPlan(every=1500, puzzles=256, depths=(16, 64)),
+    )
+
+
+def sudoku_9x9_ladder_2() -> Recipe:
+    """Hard 9x9 Sudoku with two to five answers given away, in longer segments: half an hour of one core."""
+    before = sudoku_9x9_ladder_1()
+    return before.replace(
+        name="sudoku-9x9-ladder-2",
+        begin="runs/sudoku-9x9-ladder-1",
+        data=before.data.replace(train=20_000, ladder=Ladder(path=HARDEST, least=2, most=5)),
+        model=before.model.replace(recurrence=TwoLevel(cycles=6, scratch=4)),
+        optimizer=AdamAtan2(rate=1.5e-3, weight_decay=0.1),
+        rows=24,
+        steps=5000,
+        evaluation=EvaluationPlan(every=1000, puzzles=192, depths=(16, 64)),
+    )
+
+
+def sudoku_9x9_hard() -> Recipe:
+    """9x9 Sudoku for the hardest puzzles known, by a ladder: puzzles without a spare clue, then hard ones
+    with two to five answers given away, then with one to four (docs/lab-notes.md); an hour and a half on two
+    cores, the two rungs before it included.
+    """
+    before = sudoku_9x9_ladder_2()
+    return before.replace(
+        name="sudoku-9x9-hard",
+        begin="runs/sudoku-9x9-ladder-2",
+        data=before.data.replace(train=15_000, ladder=Ladder(path=HARDEST, copies=6, least=1, most=4)),
+        # by now steadiness counts: a lower rate, more rows, a longer average
+        optimizer=AdamAtan2(rate=1e-3, weight_decay=0.1),
         averaging=Averaging(decay=0.998, warm_start=True),
-        evaluation=EvaluationPlan(every=2000, puzzles=256, depths=(16, 64)),
+        rows=32,
+        steps=11_000,
     )
 
 

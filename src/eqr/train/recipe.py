@@ -154,7 +154,8 @@ class Recipe(Value):
     """Whether each training row is turned by a fresh random symmetry of its task."""
     model: ReasonerConfig
     begin: str | None = None
-    """A model whose weights training begins with: a run, a model folder, a shipped name or a hub id."""
+    """A model whose weights training begins with: a run, a model folder, a shipped name or a hub id. If it is
+    `runs/NAME` and NAME a recipe, `eqr train` trains that first, unless it has."""
     schedule: AnySchedule = SegmentedOnline()
     curriculum: Curriculum | None = None
     halting: AnyHalting = LearnedHalt()
