@@ -118,12 +118,12 @@ def _train(recipe: "Recipe", run: Path, resume: bool, overwrite: bool, as_json: 
     from eqr.train.run import train
 
     if recipe.begin is not None and not (resume and RunFolder(run).begun):
-        before = _before(recipe, Path(recipe.begin))
+        begin, shown = Path(recipe.begin), speaks and not as_json
+        before = _before(recipe, begin)
         if before is not None:
-            shown = speaks and not as_json
             if shown:
-                print(f"first:\n{_outline(before, Path(recipe.begin))}", flush=True)
-            _train(before, Path(recipe.begin), RunFolder(Path(recipe.begin)).begun, False, as_json, shown)
+                print(f"first:\n{_outline(before, begin)}", flush=True)
+            _train(before, begin, RunFolder(begin).begun, False, as_json, shown)
     outcome = train(recipe, run, resume=resume, overwrite=overwrite, quiet=as_json)
     if speaks:
         print(json.dumps(outcome.summary.to_json(), indent=2) if as_json else _report(outcome.summary, run))

@@ -6,8 +6,8 @@ from eqr.model.lookup import CONFIG, shipped
 from eqr.tasks import Task, task_named
 
 MAZE = "maze-"
-BEST = "sudoku-9x9-hard"
-"""Comes first of two models for one task."""
+FIRST = "sudoku-9x9-hard"
+"""The model to ask first where two are for one task."""
 SERVED = {"sudoku-16x16": "sudoku-9x9"}
 """Tasks without weights of their own, and the model whose weights serve them too."""
 
@@ -15,7 +15,7 @@ SERVED = {"sudoku-16x16": "sudoku-9x9"}
 def model_for(text: str) -> tuple[str, Task]:
     """Return the shipped model and the task for a puzzle as people paste it."""
     tried = []
-    models = sorted(shipped().items(), key=lambda model: model[0] != BEST)
+    models = sorted(shipped().items(), key=lambda model: model[0] != FIRST)
     own = [(name, read_json(folder / CONFIG)["task"]) for name, folder in models]
     for name, kind in (*own, *((model, task) for task, model in SERVED.items())):
         task = _of_that_size(kind, text)
