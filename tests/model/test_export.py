@@ -27,7 +27,7 @@ SMALL = ReasonerConfig(
     width=16,
     blocks=1,
     round_hidden_to=8,
-    recurrence=TwoLevel(cycles=1, scratch=1),
+    recurrence=TwoLevel(cycles=2, scratch=1),
     path=Dynamics(damping=0.1, noise=0.02),
 )
 
@@ -60,16 +60,18 @@ def unroll_graphs(folder, puzzles, keys, depth):
     state = sessions["start"].run(None, {"x": x, "keys": keys})
     readings = []
     for segment in range(depth):
-        damping, noise = manifest["path"]["damping"], manifest["path"]["noise"]
-        given = {
-            **dict(zip(("answer", "scratch"), state, strict=True)),
-            "x": x,
-            "keys": keys,
-            "depths": np.full(len(keys), segment, np.int64),
-            "damping": np.array(damping, np.float32),
-            "noise": np.array(noise, np.float32),
-        }
-        after = sessions["segment"].run(None, given)
+        damping, noise, after = manifest["path"]["damping"], manifest["path"]["noise"], state
+        for cycle in range(manifest["cycles"]):
+            given = {
+                **dict(zip(("answer", "scratch"), after, strict=True)),
+                "x": x,
+                "keys": keys,
+                "depths": np.full(len(keys), segment, np.int64),
+                "cycle": np.array(cycle, np.int64),
+                "damping": np.array(damping, np.float32),
+                "noise": np.array(noise, np.float32),
+            }
+            after = sessions["cycle"].run(None, given)
         names = ("answer", "scratch", "answer_before", "scratch_before")
         readings.append(sessions["read"].run(None, dict(zip(names, [*after, *state], strict=True))))
         state = after
@@ -97,7 +99,7 @@ def test_the_manifest_says_what_a_reader_needs(folder):
         "columns": 4,
         "symbols": ".1234",
     }
-    assert list(manifest["graphs"]) == ["embed", "start", "segment", "read"]
+    assert list(manifest["graphs"]) == ["embed", "start", "cycle", "read"]
     for graph in manifest["graphs"].values():
         assert (folder / graph["file"]).stat().st_size == graph["bytes"]
 
@@ -106,10 +108,10 @@ def test_models_of_one_state_and_of_families_trace_too():
     single = SMALL.replace(
         recurrence=SingleState(cycles=1, applications=2), path=Dynamics(), identities=3, identity_tokens=1
     )
-    embed, start, segment, read = graphs(Reasoner(single).requires_grad_(False))
+    embed, start, cycle, read = graphs(Reasoner(single).requires_grad_(False))
     assert embed.inputs == ("puzzles", "identities")
     assert (start.outputs, read.inputs) == (("answer",), ("answer", "answer_before"))
-    assert segment.inputs == ("answer", "x", "keys", "depths", "damping")  # no noise to choose
+    assert cycle.inputs == ("answer", "x", "keys", "depths", "cycle", "damping")  # no noise to choose
     x = embed.program().module()(*embed.example)
     torch.testing.assert_close(x, embed.module(*embed.example))
 

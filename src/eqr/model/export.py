@@ -1,9 +1,10 @@
-"""A reasoner as four graphs that run without eqr: `embed`, `start`, `segment` and `read`, with dynamic batch.
+"""A reasoner as four graphs that run without eqr: `embed`, `start`, `cycle` and `read`, with dynamic batch.
 
 A graph knows nothing of depth, breadth, halting or selection; whoever runs the graphs owns the loop, as
-`eqr.solve` does here and the page in `eqr.serve` does in a browser. Damping and noise are arguments of
-`segment`, keys those of `eqr.model.counters`, so that a trajectory is the same wherever it runs. `model.json`
-beside the graphs says what they take and give, and what the model is.
+`eqr.solve` does here and the page in `eqr.serve` does in a browser. A segment is `cycles` runs of `cycle`, which
+is told its number: a graph has no loops, and unrolled a long segment would be many times as large. Damping and
+noise are arguments of `cycle`, keys those of `eqr.model.counters`, so that a trajectory is the same wherever
+it runs. `model.json` beside the graphs says what they take and give, and what the model is.
 """
 
 import contextlib
@@ -11,7 +12,7 @@ import io
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file, write_json
+from eqr.model.config import Move
 from eqr.model.live import only_open
 from eqr.model.operator import Bare, Damped, Noisy, Wrapped, run_segment
 from eqr.model.reasoner import Reasoner
@@ -83,25 +85,34 @@ class _Start(nn.Module):
         return self.reasoner.start(*inputs).tensors()
 
 
-class _Segment(nn.Module):
-    """`Reasoner.segment` with damping and noise as inputs; noise only where the model was made with some."""
+def repeated(moves: Sequence[Move]) -> tuple[Move, ...]:
+    """Return the shortest run of moves that a segment repeats: a cycle, or less where all moves are alike."""
+    count = len(moves)
+    lengths = (length for length in range(1, count + 1) if count % length == 0)
+    return next(tuple(moves[:n]) for n in lengths if tuple(moves[:n]) * (count // n) == tuple(moves))
+
+
+class _Cycle(nn.Module):
+    """What `Reasoner.segment` repeats, with damping and noise as inputs; noise only where the model was made
+    with some.
+    """
 
     def __init__(self, reasoner: Reasoner) -> None:
         super().__init__()
         self.reasoner = reasoner
+        self.moves = repeated(reasoner.moves)
         if reasoner.config.path.noise:
             reasoner.noise_bank(reasoner.embedding.device)  # made here, for it cannot be made in a graph
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        reasoner = self.reasoner
+        reasoner, moves = self.reasoner, self.moves
         states = 2 if reasoner.config.two_states else 1
-        x, keys, depths, damping, *noise = inputs[states:]
+        x, keys, depths, cycle, damping, *noise = inputs[states:]
         scratch = Damped(Bare(reasoner.stack), damping)
         answer = Damped(Bare(reasoner.answer_stack or reasoner.stack), damping)
-        moves = reasoner.moves
         wrapped = Wrapped(answer=answer, scratch=scratch)
         if noise:
-            bank, chosen = reasoner.noise(keys, depths)
+            bank, chosen = reasoner.noise(keys, depths, since=cycle * len(moves), applications=len(moves))
             wrapped = Wrapped(
                 answer=Noisy(answer, noise[0][0], bank, chosen),
                 scratch=Noisy(scratch, noise[0][-1], bank, chosen),
@@ -136,8 +147,9 @@ def graphs(reasoner: Reasoner, *, rows: int = 3, seed: int = 0) -> tuple[Graph, 
     start = reasoner.start(x, keys).tensors()
     depths = torch.arange(rows)
     scales = (torch.tensor(noise_scales(reasoner)),) if config.path.noise else ()
-    segment_inputs = (*start, x, keys, depths, torch.tensor(config.path.damping), *scales)
-    after = _Segment(reasoner)(*segment_inputs)
+    cycle = torch.tensor(1)
+    cycle_inputs = (*start, x, keys, depths, cycle, torch.tensor(config.path.damping), *scales)
+    after = _Cycle(reasoner)(*cycle_inputs)
     states = ("answer", "scratch")[: len(start)]
     before = tuple(f"{state}_before" for state in states)
     latent = (1,) * len(states)
@@ -154,12 +166,12 @@ def graphs(reasoner: Reasoner, *, rows: int = 3, seed: int = 0) -> tuple[Graph, 
         ),
         Graph("start", _Start(reasoner), ("x", "keys"), states, (x, keys), (1, 0)),
         Graph(
-            "segment",
-            _Segment(reasoner),
-            (*states, "x", "keys", "depths", "damping", *noise),
+            "cycle",
+            _Cycle(reasoner),
+            (*states, "x", "keys", "depths", "cycle", "damping", *noise),
             tuple(f"{state}_after" for state in states),
-            segment_inputs,
-            (*latent, 1, 0, 0, None, *(None for _ in noise)),
+            cycle_inputs,
+            (*latent, 1, 0, 0, None, None, *(None for _ in noise)),
         ),
         Graph("read", _Read(reasoner), (*states, *before), heads, (*after, *start), latent * 2),
     )
@@ -257,6 +269,7 @@ def _write_all(
         **about,
         "config": reasoner.config.to_json(),
         "parameters": reasoner.parameter_count(),
+        "cycles": len(reasoner.moves) // len(repeated(reasoner.moves)),
         "path": {"damping": reasoner.config.path.damping, "noise": noise_scales(reasoner)},
         "graphs": written,
     }

@@ -225,10 +225,15 @@ class Reasoner(Saved):
         learned = self.config.path.noise * self.log_noise.exp()
         return learned[0], learned[-1]
 
-    def noise(self, keys: Tensor, depths: Tensor) -> tuple[NoiseBank, Tensor]:
-        """Return the bank of noise and what a segment picks of it, (applications, tokens, rows)."""
-        bank = self.noise_bank(keys.device)
-        return bank, bank.choose(keys + (depths << 20), len(self.moves), self.config.tokens)
+    def noise(
+        self, keys: Tensor, depths: Tensor, *, since: Tensor | int = 0, applications: int | None = None
+    ) -> tuple[NoiseBank, Tensor]:
+        """Return the bank of noise and what a segment picks of it, (applications, tokens, rows).
+
+        For a part of a segment say `since` which application it goes on and how many are asked for.
+        """
+        bank, count = self.noise_bank(keys.device), applications or len(self.moves)
+        return bank, bank.choose(keys + (depths << 20) + since, count, self.config.tokens)
 
     def noise_bank(self, device: torch.device) -> NoiseBank:
         """Return the vectors that path noise is picked from, made on first use."""

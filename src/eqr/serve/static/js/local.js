@@ -4,7 +4,7 @@
 import { rowKey } from "./keys.js";
 import { halting, select } from "./rules.js";
 
-const GRAPHS = ["embed", "start", "segment", "read"];
+const GRAPHS = ["embed", "start", "cycle", "read"];
 const ABREAST = 8; // starts that race at once, as in eqr.solve.Budget
 const BATCH = 16; // starts side by side where none races
 
@@ -106,9 +106,14 @@ async function* advance({ runtime, manifest, sessions }, puzzle, settings, start
     await new Promise((resolve) => setTimeout(resolve)); // let the page breathe
     if (signal.aborted) throw new DOMException("stopped", "AbortError");
     const depths = new Tensor("int64", new BigInt64Array(rows.length).fill(BigInt(segment - 1)), [rows.length]);
-    const after = await run("segment", { ...state, x, keys, depths, damping, noise });
-    const given = {};
-    for (const name of states) [given[name], given[`${name}_before`]] = [after[`${name}_after`], state[name]];
+    const before = state;
+    for (let number = 0; number < manifest.cycles; number += 1) {
+      const cycle = new Tensor("int64", [BigInt(number)], []);
+      const after = await run("cycle", { ...state, x, keys, depths, cycle, damping, noise });
+      state = Object.fromEntries(states.map((name) => [name, after[`${name}_after`]]));
+    }
+    const given = { ...state };
+    for (const name of states) given[`${name}_before`] = before[name];
     const { logits, halt, residual } = await run("read", given);
     const readings = rows.map((row, place) => ({
       start: row.start,
@@ -130,7 +135,6 @@ async function* advance({ runtime, manifest, sessions }, puzzle, settings, start
       if (done[place]) yield { candidate: ended[place] };
     }
     const going = rows.map((_, place) => place).filter((place) => !done[place]);
-    state = Object.fromEntries(states.map((name) => [name, after[`${name}_after`]]));
     if (going.length && going.length < rows.length) {
       for (const name of states) state[name] = kept(Tensor, state[name], going);
       x = kept(Tensor, x, going);
