@@ -1,10 +1,10 @@
 """A reasoner as four graphs that run without eqr: `embed`, `start`, `cycle` and `read`, with dynamic batch.
 
 A graph knows nothing of depth, breadth, halting or selection; whoever runs the graphs owns the loop, as
-`eqr.solve` does here and the page in `eqr.serve` does in a browser. A segment is `cycles` runs of `cycle`, which
-is told its number: a graph has no loops, and unrolled a long segment would be many times as large. Damping and
-noise are arguments of `cycle`, keys those of `eqr.model.counters`, so that a trajectory is the same wherever
-it runs. `model.json` beside the graphs says what they take and give, and what the model is.
+`eqr.solve` does here and the page in `eqr.serve` does in a browser. A segment is `cycles` runs of `cycle`,
+which is told its number: unrolled, a long segment would be many times as large. Damping and noise are
+arguments of `cycle`, keys those of `eqr.model.counters`, so that a trajectory is the same wherever it runs.
+`model.json` beside the graphs says what they take and give, and what the model is.
 """
 
 import contextlib

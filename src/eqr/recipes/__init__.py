@@ -38,6 +38,7 @@ _BUILT_IN: dict[str, Callable[[], Recipe]] = {
     "sudoku-9x9-minimal": lab.sudoku_9x9_minimal,
     "sudoku-9x9-ladder-1": lab.sudoku_9x9_ladder_1,
     "sudoku-9x9-ladder-2": lab.sudoku_9x9_ladder_2,
+    "sudoku-9x9-ladder-3": lab.sudoku_9x9_ladder_3,
     "sudoku-9x9-hard": lab.sudoku_9x9_hard,
     "sudoku-16x16": lab.sudoku_16x16,
     "maze-11x11": partial(lab.maze, 11),

@@ -162,14 +162,11 @@ def sudoku_9x9_ladder_2() -> Recipe:
     )
 
 
-def sudoku_9x9_hard() -> Recipe:
-    """9x9 Sudoku for the hardest puzzles known, by a ladder: puzzles without a spare clue, then hard ones
-    with two to five answers given away, then with one to four (docs/lab-notes.md); an hour and a half on two
-    cores, the two rungs before it included.
-    """
+def sudoku_9x9_ladder_3() -> Recipe:
+    """Hard 9x9 Sudoku with one to four answers given away: an hour of one core."""
     before = sudoku_9x9_ladder_2()
     return before.replace(
-        name="sudoku-9x9-hard",
+        name="sudoku-9x9-ladder-3",
         begin="runs/sudoku-9x9-ladder-2",
         data=before.data.replace(train=15_000, ladder=Ladder(path=HARDEST, copies=6, least=1, most=4)),
         # by now steadiness counts: a lower rate, more rows, a longer average
@@ -177,6 +174,25 @@ def sudoku_9x9_hard() -> Recipe:
         averaging=Averaging(decay=0.998, warm_start=True),
         rows=32,
         steps=11_000,
+    )
+
+
+def sudoku_9x9_hard() -> Recipe:
+    """9x9 Sudoku for the hardest puzzles known, by a ladder: puzzles without a spare clue, then hard ones
+    with two to five answers given away, with one to four, and at last with none to three in segments four
+    times as long (docs/lab-notes.md); an hour and three quarters of one core, with the rungs before it.
+    """
+    before = sudoku_9x9_ladder_3()
+    return before.replace(
+        name="sudoku-9x9-hard",
+        begin="runs/sudoku-9x9-ladder-3",
+        data=before.data.replace(ladder=Ladder(path=HARDEST, copies=6, least=0, most=3)),
+        model=before.model.replace(recurrence=TwoLevel(cycles=24, scratch=4)),
+        schedule=SegmentedOnline(tracked=30),  # through all of them a gradient explodes
+        optimizer=AdamAtan2(rate=2e-4, weight_decay=0.1),
+        rate=Rate(warmup=100, decay=Decay.LINEAR),
+        steps=1000,
+        evaluation=EvaluationPlan(every=500, puzzles=384, depths=(4, 16)),
     )
 
 
