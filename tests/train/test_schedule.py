@@ -7,11 +7,19 @@ from torch.nn import functional as F
 
 from eqr.cpu.row_executor import RowExecutor
 from eqr.errors import UserError
-from eqr.model.config import CandidateSites, FixedStart, LearnedStart, Positions, SingleState
+from eqr.model.config import (
+    CandidateSites,
+    FixedStart,
+    LearnedStart,
+    Positions,
+    SingleState,
+    TwoLevel,
+)
 from eqr.model.mixers import Attention, Groups
 from eqr.model.systems import EQR_PATH
 from eqr.runs import RunFolder
 from eqr.train.halting import LearnedHalt, NoHalting, QHalt, UnusedHalt
+from eqr.train.recipe import Recipe
 from eqr.train.schedule import (
     Curriculum,
     SegmentedOnline,
@@ -205,3 +213,28 @@ def test_a_curriculum_ends_rows_at_its_own_depth(tmp_path):
 def test_fixed_starts_and_learned_halting_run_too(tmp_path):
     trainer = make_trainer(tmp_path, model={"start": FixedStart()}, halting=LearnedHalt())
     assert trainer.step().stats["loss"] > 0
+
+
+def test_a_model_learns_from_shorter_segments_than_it_is_run_in(tmp_path):
+    """As one of those segments learns; what is judged and saved has the model's own."""
+    short, long = SegmentedOnline(depth=4), SegmentedOnline(depth=4, cycles=2)
+    twins = [
+        make_trainer(tmp_path / "short", schedule=short),
+        make_trainer(tmp_path / "long", schedule=long, model={"recurrence": TwoLevel(cycles=6, scratch=1)}),
+    ]
+    for _ in range(6):
+        losses = [trainer.step().stats["loss"] for trainer in twins]
+        assert losses[0] == losses[1]
+    assert torch.equal(twins[0].flat.vector, twins[1].flat.vector)
+    assert [trainer.averaged().config.applications for trainer in twins] == [4, 12]
+
+
+def test_cycles_of_training_are_told_where_there_are_any():
+    assert "cycles" not in SegmentedOnline().to_json()
+    shorter = small_recipe(schedule=SegmentedOnline(cycles=1, tracked=2))
+    assert Recipe.from_json(shorter.to_json()) == shorter
+    with pytest.raises(UserError, match="tracked = 3: a segment has only 2 applications"):
+        shorter.with_settings(["schedule.tracked=3"])
+    once = ["model.start=fixed", "model.path.noise=0", "model.path.damping=0", "evaluation.depths=[1]"]
+    with pytest.raises(UserError, match="cycles = 1: a feedforward recurrence has no cycles"):
+        shorter.with_settings(["model.recurrence=feedforward", "schedule.depth=1", *once])

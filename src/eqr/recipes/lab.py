@@ -179,20 +179,20 @@ def sudoku_9x9_ladder_3() -> Recipe:
 
 def sudoku_9x9_hard() -> Recipe:
     """9x9 Sudoku for the hardest puzzles known, by a ladder: puzzles without a spare clue, then hard ones
-    with two to five answers given away, with one to four, and at last with none to three in segments four
-    times as long (docs/lab-notes.md); an hour and three quarters of one core, with the rungs before it.
+    with two to five answers given away, with one to four, and at last with none to three; an hour and a half
+    of one core, the rungs before it included (docs/lab-notes.md).
     """
     before = sudoku_9x9_ladder_3()
     return before.replace(
         name="sudoku-9x9-hard",
         begin="runs/sudoku-9x9-ladder-3",
         data=before.data.replace(ladder=Ladder(path=HARDEST, copies=6, least=0, most=3)),
+        # its segments are four times as long as those it learns from
         model=before.model.replace(recurrence=TwoLevel(cycles=24, scratch=4)),
-        schedule=SegmentedOnline(tracked=30),  # through all of them a gradient explodes
-        optimizer=AdamAtan2(rate=2e-4, weight_decay=0.1),
-        rate=Rate(warmup=100, decay=Decay.LINEAR),
-        steps=1000,
-        evaluation=EvaluationPlan(every=500, puzzles=384, depths=(4, 16)),
+        schedule=SegmentedOnline(cycles=6),
+        optimizer=AdamAtan2(rate=5e-4, weight_decay=0.1),
+        steps=2400,
+        evaluation=EvaluationPlan(every=600, puzzles=384, depths=(4, 16)),
     )
 
 

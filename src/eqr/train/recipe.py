@@ -201,12 +201,20 @@ class Recipe(Value):
             and self.schedule.windows(self.schedule.depth)[0].untracked
         ):
             raise ValueError(f"a learned start gets no gradient under the schedule {self.schedule.kind!r}")
-        tracked = self.schedule.applications
-        if tracked is not None and tracked > self.model.applications:
-            raise ValueError(
-                f"schedule.tracked = {tracked}: a segment has only {self.model.applications} applications"
-            )
+        tracked, applications = self.schedule.applications, self.trained_model.applications
+        if tracked is not None and tracked > applications:
+            raise ValueError(f"schedule.tracked = {tracked}: a segment has only {applications} applications")
         return self
+
+    @property
+    def trained_model(self) -> ReasonerConfig:
+        """The model with segments as long as they are while it trains."""
+        cycles, recurrence = self.schedule.cycles, self.model.recurrence
+        if cycles is None:
+            return self.model
+        if "cycles" not in type(recurrence).model_fields:
+            raise ValueError(f"schedule.cycles = {cycles}: a {recurrence.kind} recurrence has no cycles")
+        return self.model.replace(recurrence=recurrence.replace(cycles=cycles))
 
     @classmethod
     def of_run(cls, folder: RunFolder) -> "Recipe":

@@ -6,13 +6,21 @@ without a graph, then some with one, and ends in a loss. Between windows the sta
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field, PositiveInt, SerializeAsAny, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PositiveInt,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from eqr.model.config import Segments
 from eqr.registry import Kind, kinds_of, reads, register
-from eqr.value import Value
+from eqr.value import Value, unless_default
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,14 @@ class Schedule(Kind):
     """Whether rows live on over optimizer steps; otherwise each step takes a fresh batch from its start."""
     depth: Segments = 16
     """Segments a trajectory has at most."""
+    cycles: PositiveInt | None = None
+    """Cycles of a segment while it trains, None for the model's own. A model that is to think long between
+    two readings learns more from short segments, which hear more of the search and less of the rest after."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Say `cycles` only where there are any."""
+        return unless_default(self, dump, "cycles")
 
     @abstractmethod
     def windows(self, depth: int) -> tuple[Window, ...]:

@@ -3,7 +3,6 @@
 It knows neither files nor time; `eqr.train.run` puts data, evaluation, checkpoints and signals around it.
 """
 
-import copy
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -70,8 +69,8 @@ class Trainer:
         """`executor` works on the rows; None makes one with the recipe's threads and cuts."""
         self.recipe, self.stream = recipe, stream
         self.world, self.device = world or World(), device or torch.device("cpu")
-        self.model = Reasoner(recipe.model, seed=recipe.seed).to(self.device)
-        self._averaged = copy.deepcopy(self.model)
+        self.model = Reasoner(recipe.trained_model, seed=recipe.seed).to(self.device)
+        self._averaged = Reasoner(recipe.model).to(self.device)
         self.flat = FlatParameters(self.model)
         self.average = self.flat.vector.clone()
         self.memory = recipe.optimizer.start(self.flat)
