@@ -32,15 +32,16 @@ TOLD_DEPTH = 128
 
 
 def numbers(
-    model: Reasoner, puzzles: PuzzleSet, name: str, depths: list[int], breadth: int
+    model: Reasoner, puzzles: PuzzleSet, name: str, depths: list[int], broad: list[int], breadth: int
 ) -> list[Measured]:
-    """Measure one start at some depths, the best settled of `breadth`, halting, and a race."""
+    """Measure one start at some depths, the best settled of `breadth` at others, halting, and a race."""
     rule = parse_halting(HALTING)
     plain = {"residual": LowestResidual()}
     first = {"first to halt": FirstToHalt(abreast=Budget().abreast)}
     racing = Budget(halting=rule, race=True)
     sweeps = [
-        (BudgetSweep(budget=Budget(), depths=tuple(depths), breadths=(1, breadth), select=plain), "residual"),
+        (BudgetSweep(budget=Budget(), depths=tuple(depths), breadths=(1,), select=plain), "residual"),
+        (BudgetSweep(budget=Budget(), depths=tuple(broad), breadths=(breadth,), select=plain), "residual"),
         (
             BudgetSweep(budget=Budget(halting=rule), depths=(depths[-1],), breadths=(1,), select=plain),
             "residual",
@@ -93,7 +94,10 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=500)
     parser.add_argument("--breadth", type=int, default=8)
     parser.add_argument("--depths", default="16,64")
-    parser.add_argument("--data", action="append", default=[], metavar="NAME=DIR[:SPLIT]")
+    parser.add_argument(
+        "--broad-depths", help="where several starts are compared, as at --depths unless given"
+    )
+    parser.add_argument("--data", action="append", default=[], metavar="NAME=DIR[:SPLIT][:COUNT]")
     options = parser.parse_args()
     folder = RunFolder(options.run)
     recipe = Recipe.from_json(read_json(folder.recipe), where=str(folder.recipe))
@@ -102,15 +106,17 @@ def main() -> None:
     if summary is None:
         raise SystemExit(f"{options.run} has not ended")
     depths = [int(depth) for depth in options.depths.split(",")]
-    sets = {f"test puzzles of {recipe.name}": load_split(run_data(options.run), "test")}
+    broad = [int(depth) for depth in (options.broad_depths or options.depths).split(",")]
+    sets = {f"test puzzles of {recipe.name}": (load_split(run_data(options.run), "test"), options.limit)}
     for given in options.data:
         name, _, place = given.partition("=")
-        where, _, split = place.partition(":")
-        sets[name] = load_split(Path(where), split or "test")
+        where, split, count = (*place.split(":"), "", "")[:3]
+        sets[name] = load_split(Path(where), split or "test"), int(count or options.limit)
     measured = []
-    for name, puzzles in sets.items():
-        some = sample(puzzles, min(options.limit, len(puzzles)), seed=0)
-        measured += numbers(model.for_task(task_named(some.task)), some, name, depths, options.breadth)
+    for name, (puzzles, most) in sets.items():
+        some = sample(puzzles, min(most, len(puzzles)), seed=0)
+        for_task = model.for_task(task_named(some.task))
+        measured += numbers(for_task, some, name, depths, broad, options.breadth)
     seed = "" if recipe.seed == recipe_named(recipe.name).seed else f" --set seed={recipe.seed}"
     model.origin = TrainingFacts(
         command=f"eqr train {recipe.name}{seed} --out runs/{recipe.name}",
