@@ -72,7 +72,8 @@ def test_calm_systems_match_free_running(name):
         true_state, truth = outputs(exact, true_state, run.embed(exact))
         errors, noise = compare(run, segment, ours), max(compare(run, segment, truth).values())
         assert noise <= 2 * TOLERANCE
-        assert max(errors.values()) <= max(TOLERANCE, 2 * noise), (segment, errors, noise)
+        # as above: the recording's rounding is part of the difference, and processors round apart
+        assert max(errors.values()) <= max(TOLERANCE, 3 * noise), (segment, errors, noise)
 
 
 @pytest.mark.parametrize("name", NAMES)
