@@ -3,6 +3,16 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.ready-demo
+
+# without a GPU, TORCH=cpu spares gigabytes of CUDA libraries
+INDEX := $(if $(TORCH),--extra-index-url https://download.pytorch.org/whl/$(TORCH))
+define INSTALL
+$(PYTHON) -m venv $(VENV)
+@echo "installing into $(VENV), once$(if $(TORCH),,; without a GPU stop this and add TORCH=cpu, which leaves out gigabytes of CUDA)"
+$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt $(INDEX) -e ".[$(1)]"
+@touch $@
+endef
 
 NPM := build/npm
 NPM_READY := $(NPM)/.ready
@@ -16,14 +26,17 @@ help:
 	@echo "make site    the page as a static site in site/, with the shipped models (needs npm)"
 	@echo "make npm     what the site and the browser tests need from npm, in build/npm"
 	@echo "make format  rewrite the sources in the house style"
+	@echo "TORCH=cpu behind a command installs PyTorch without CUDA, gigabytes less"
 	@echo "make clean   remove the virtual environment and caches (runs/ is kept)"
 
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	@touch $(READY)
+	$(call INSTALL,dev)
 
-demo: $(READY)
+# the demo writes figures, and needs neither Ray nor ONNX nor what the docs and tests are made with
+$(DEMO_READY): pyproject.toml constraints.txt
+	$(call INSTALL,plots)
+
+demo: $(DEMO_READY)
 	$(BIN)/eqr demo
 
 $(NPM_READY): Makefile

@@ -1,10 +1,12 @@
 """Find hard 9x9 Sudoku puzzles by walking, for src/eqr/tasks/sudoku_hard.txt.
 
-Hard means that single assumptions leave candidates open (`eqr.tasks.sudoku_logic`), as they do in the hardest
-known puzzles and in none that is dug at random. A move takes one or two clues out of a puzzle, adds what it
-takes to have one solution again and digs it down to a minimal one. Fresh puzzles climb towards ones that take
-more tries, like annealing; whatever tries cannot decide joins a population whose members beget more of their
-kind, which is where nearly all come from. `--kin` begins with the hard ones among earlier finds:
+Hard means that single assumptions leave candidates open, as they do in the hardest known puzzles and in none
+that is dug at random. An assumption tries a candidate, follows the singles it leads to (cells with one
+candidate, digits with one place in a unit) and crosses it out at a contradiction. A move takes one or two
+clues out of a puzzle, adds what it takes to have one solution again and digs it down to a minimal one. Fresh
+puzzles climb towards ones that take more tries, like annealing; whatever tries cannot decide joins a
+population whose members beget more of their kind, which is where nearly all come from. `--kin` begins with
+the hard ones among earlier finds:
 
     python benchmarks/climb.py --seconds 600 --out hard.txt
 """
@@ -18,9 +20,9 @@ from numpy.typing import NDArray
 
 from eqr.progress import progress
 from eqr.tasks import task_named
+from eqr.tasks.compiled import compiled
 from eqr.tasks.sudoku_generate import solved_grid
 from eqr.tasks.sudoku_hard import LETTERS
-from eqr.tasks.sudoku_logic import undecided
 from eqr.tasks.sudoku_search import all_digits, dig, search
 
 STEPS = 20_000
@@ -33,6 +35,8 @@ Digits = NDArray[np.uint8]
 TASK = task_named("sudoku-9x9")
 UNITS: NDArray[np.int64] = TASK.units  # type: ignore[attr-defined]  # of Sudoku tasks
 CELLS = 81
+ALL = 511
+"""The candidates of an empty cell, one bit each."""
 
 
 class Climb:
@@ -101,6 +105,101 @@ def score(puzzle: Digits) -> int:
     """Return how hard a puzzle is for single assumptions."""
     left, tries = undecided(puzzle, UNITS)
     return OPEN + left if left else min(tries, OPEN - 1)
+
+
+def undecided(puzzle: NDArray[np.uint8], units: NDArray[np.int64]) -> tuple[int, int]:
+    """Return how many spare candidates are left when no assumption leads to a contradiction, and the tries.
+
+    `puzzle` (81,) has 0 for blanks; `units` (81, 3) names each cell's row, column and box. 0 spare candidates
+    mean that the puzzle is solved, -1 that it has no solution.
+    """
+    digits = puzzle.astype(np.int64)
+    candidates = np.where(digits > 0, 1 << np.maximum(digits - 1, 0), ALL)
+    members = np.argsort(units, axis=0, kind="stable").T.reshape(-1, 9).astype(np.int64)
+    left, tries = _assume_each(candidates, members, units)
+    return int(left), int(tries)
+
+
+@compiled
+def _assume_each(
+    candidates: NDArray[np.int64], members: NDArray[np.int64], units: NDArray[np.int64]
+) -> tuple[int, int]:
+    settled = np.zeros(81, np.bool_)
+    tries = 0
+    if not _follow_singles(candidates, settled, members, units):
+        return -1, tries
+    changed = True
+    while changed:
+        changed = False
+        for cell in range(81):
+            for digit in range(9):
+                bit = 1 << digit
+                if not candidates[cell] & bit or candidates[cell] == bit:
+                    continue
+                assumed = candidates.copy()
+                assumed[cell] = bit
+                tries += 1
+                if _follow_singles(assumed, settled.copy(), members, units):
+                    continue
+                candidates[cell] &= ~bit
+                changed = True
+                if not _follow_singles(candidates, settled, members, units):
+                    return -1, tries
+    left = -81
+    for cell in range(81):
+        left += _count(candidates[cell])
+    return left, tries
+
+
+@compiled
+def _follow_singles(
+    candidates: NDArray[np.int64],
+    settled: NDArray[np.bool_],
+    members: NDArray[np.int64],
+    units: NDArray[np.int64],
+) -> bool:
+    """Fill in what is forced, in place, until nothing is; False at a contradiction."""
+    changed = True
+    while changed:
+        changed = False
+        for cell in range(81):
+            mask = candidates[cell]
+            if mask == 0:
+                return False
+            if settled[cell] or mask & (mask - 1):
+                continue
+            settled[cell] = True
+            changed = True
+            for kind in range(3):
+                for peer in members[units[cell, kind]]:
+                    if peer != cell:
+                        candidates[peer] &= ~mask
+                        if candidates[peer] == 0:
+                            return False
+        for unit in members:
+            once, twice = 0, 0
+            for cell in unit:
+                twice |= once & candidates[cell]
+                once |= candidates[cell]
+            if once != ALL:
+                return False
+            for cell in unit:
+                alone = candidates[cell] & ~twice
+                if alone and alone != candidates[cell]:
+                    if alone & (alone - 1):
+                        return False
+                    candidates[cell] = alone
+                    changed = True
+    return True
+
+
+@compiled
+def _count(mask: int) -> int:
+    count = 0
+    while mask:
+        mask &= mask - 1
+        count += 1
+    return count
 
 
 def backtracks(puzzle: Digits) -> int:

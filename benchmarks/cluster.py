@@ -22,17 +22,14 @@ from typing import Any
 
 from eqr.cluster.connect import imported_ray
 from eqr.cluster.executor import RayExecutor
-from eqr.experiments.jobs import Job
-from eqr.experiments.store import Store
-from eqr.experiments.sweep import make_sweep
+from eqr.paper.plan import Job
+from eqr.paper.store import Store
+from eqr.paper.sweep import make_sweep
 from eqr.recipes import recipe_named
 
 
-class Silent:
-    """Shows nothing."""
-
-    def update(self, running: object, waiting: int) -> None:
-        """Take it and say nothing."""
+def silent(running: object, waiting: int) -> None:
+    """Show nothing."""
 
 
 class Idle:
@@ -57,7 +54,7 @@ class Bench:
             self._ray.get(idle.here.remote())
         jobs = self._jobs(runs)
         began = time.perf_counter()
-        outcomes = list(self._executor.run(jobs, self._store, Silent(), until=float("inf")))
+        outcomes = list(self._executor.run(jobs, self._store, silent, until=float("inf")))
         seconds = time.perf_counter() - began
         failed = [outcome.failed for outcome in outcomes if outcome.failed]
         if failed:

@@ -5,8 +5,7 @@
 Writes OUT.csv and OUT.svg. Depth: one start, no halting, every power of two up to 1,024. Breadth: every power
 of two up to 128 at D=64, expected over subsets of the starts; `residual` chooses blindly by the least
 residual, `any` is the oracle. Savings: the same starts ended by `head+stable:1`, or raced, with what they
-spent. Told: starts that are told guesses, anew every ten segments, and race. A set's samples are `--puzzles`
-for depth and what is told, and `--broad` for breadth, which costs 128 starts each.
+spent. A set's samples are `--puzzles` for depth and `--broad` for breadth, which costs 128 starts each.
 """
 
 import argparse
@@ -20,17 +19,13 @@ from matplotlib.figure import Figure
 from eqr import evaluate, load_split
 from eqr.data import PuzzleSet
 from eqr.data.splits import sample
-from eqr.measure.statistics import Estimate, powers_of_two
-from eqr.measure.style import CYCLE, new_figure, percent_axis, plain_numbers, save_figure, styled
-from eqr.tasks import task_named
+from eqr.figures.style import CYCLE, new_figure, percent_axis, plain_numbers, save_figure, styled
+from eqr.result import Result, select
+from eqr.results.statistics import powers_of_two
 
 HALTING = "head+stable:1"
 ABREAST = 8
 """Starts that race at once."""
-TOLD = {8: "8 told", 32: "32 told"}
-"""How many starts are told guesses, and the name of their curve."""
-TOLD_HALTING = "head+residual:0.02"
-"""Who was told nonsense says now and then that it is done; to be at rest as well is rarer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +44,7 @@ class Point:
 
     @classmethod
     def of(
-        cls, puzzles: str, count: int, curve: str, exact: Estimate, *, depth: int, breadth: int, nfe: float
+        cls, puzzles: str, count: int, curve: str, exact: Result, *, depth: int, breadth: int, nfe: float
     ) -> "Point":
         """Take an accuracy apart."""
         return cls(
@@ -71,25 +66,20 @@ def points(model: str, name: str, puzzles: PuzzleSet, *, narrow: int, most: int)
     depths, breadths = powers_of_two(1024), powers_of_two(most)
 
     def point(
-        curve: str, exact: Estimate, depth: int, breadth: int, nfe: float, of: PuzzleSet = puzzles
+        curve: str, exact: Result, depth: int, breadth: int, nfe: float, of: PuzzleSet = puzzles
     ) -> Point:
         return Point.of(name, len(of), curve, exact, depth=depth, breadth=breadth, nfe=nfe)
 
-    for row in evaluate(model, puzzles, depth=depths, select=["residual"]).budgets:
-        yield point("depth", row.scores.selected["residual"].exact, row.depth, 1, row.depth)
-    for row in evaluate(model, puzzles, depth=1024, halt=HALTING, select=["residual"]).budgets:
-        yield point(
-            "depth, halting", row.scores.selected["residual"].exact, row.depth, 1, row.scores.nfe.value
-        )
-    (row,) = evaluate(model, few, depth=64, breadth=[most], select=["residual"]).budgets
-    assert row.scores.breadths is not None
+    plain = evaluate(model, puzzles, depth=depths, select=["residual"])
+    for exact in select(plain.rows, metric="exact", rule="residual"):
+        yield point("depth", exact, exact.depth, 1, exact.depth)
+    halted = evaluate(model, puzzles, depth=1024, halt=HALTING, select=["residual"])
+    yield point("depth, halting", halted.one("exact", rule="residual"), 1024, 1, halted.one("nfe").value)
+    wide = evaluate(model, few, depth=64, breadth=[most], select=["residual"])
     for breadth in breadths:
-        chosen, any_right = (
-            row.scores.breadths.expected["residual"][breadth],
-            row.scores.breadths.pass_at[breadth],
-        )
-        yield point("residual", chosen, 64, breadth, 64 * breadth, few)
-        yield point("any", any_right, 64, breadth, 64 * breadth, few)
+        for curve, rule in (("residual", "residual"), ("any", "any correct (oracle)")):
+            exact = wide.one("expected exact", rule=rule, breadth=breadth)
+            yield point(curve, exact, 64, breadth, 64 * breadth, few)
     raced = evaluate(
         model,
         few,
@@ -100,33 +90,9 @@ def points(model: str, name: str, puzzles: PuzzleSet, *, narrow: int, most: int)
         abreast=ABREAST,
         select=["first-to-halt"],
     )
-    for row in raced.budgets:
-        yield point(
-            "race", row.scores.selected["first-to-halt"].exact, 64, row.breadth, row.scores.nfe.value, few
-        )
-    if task_named(puzzles.task).distinct():
-        yield from told_points(model, name, puzzles)
-
-
-def told_points(model: str, name: str, puzzles: PuzzleSet) -> Iterator[Point]:
-    """Measure starts that are told guesses, where the task says what can be guessed."""
-    for breadth, curve in TOLD.items():
-        told = evaluate(
-            model,
-            puzzles,
-            depth=[16, 32, 64, 128, 256],
-            breadth=breadth,
-            halt=TOLD_HALTING,
-            race=True,
-            abreast=breadth,
-            assume=True,
-            retell=10,
-            select=["first-to-halt"],
-        )
-        for row in told.budgets:
-            exact = row.scores.selected["first-to-halt"].exact
-            nfe = row.scores.nfe.value
-            yield Point.of(name, len(puzzles), curve, exact, depth=row.depth, breadth=breadth, nfe=nfe)
+    for exact in select(raced.rows, metric="exact", rule="first-to-halt"):
+        nfe = raced.one("nfe", breadth=exact.breadth).value
+        yield point("race", exact, 64, exact.breadth, nfe, few)
 
 
 @styled
@@ -136,14 +102,12 @@ def drawn(found: list[Point]) -> Figure:
     left, middle, right = figure.subplots(1, 3, sharey=True)
     lines = (
         (left, "depth", "depth", "-o"),
-        (left, "32 told", "depth", "--^"),
         (middle, "residual", "breadth", "-o"),
         (middle, "any", "breadth", ":"),
         (right, "depth", "nfe", "-o"),
         (right, "residual", "nfe", "-s"),
         (right, "race", "nfe", "--^"),
         (right, "depth, halting", "nfe", "*"),
-        (right, "32 told", "nfe", ":d"),
     )
     for color, name in zip(CYCLE, dict.fromkeys(point.puzzles for point in found), strict=False):
         for axes, curve, along, style in lines:
@@ -155,12 +119,9 @@ def drawn(found: list[Point]) -> Figure:
                 low, high = [point.low for point in chosen], [point.high for point in chosen]
                 axes.fill_between(places, low, high, color=color, alpha=0.15, linewidth=0)
     for axes, words in (
-        (left, "depth D, one start\n(triangles: 32 told guesses)"),
+        (left, "depth D, one start"),
         (middle, "starts at D=64, least residual\n(dotted: any right)"),
-        (
-            right,
-            "segments spent (squares: starts,\ntriangles: race, star: halting,\ndiamonds: 32 told guesses)",
-        ),
+        (right, "segments spent (squares: starts,\ntriangles: race, star: halting)"),
     ):
         axes.set_xscale("log")
         plain_numbers(axes.xaxis)

@@ -23,22 +23,26 @@ from typing import Any
 
 import numpy as np
 import torch
+from typer.testing import CliRunner
 
+from eqr.cli import app
 from eqr.data import Splits
 from eqr.data.arc_json import read_arc_folder
 from eqr.data.arrays import read_archive
 from eqr.data.csv_source import read_csv
 from eqr.data.folders import read_folder, write_folder
 from eqr.data.generated import generate
+from eqr.dynamics.halting import parse_halting
 from eqr.errors import UserError
 from eqr.model.convert import convert
+from eqr.model.loading import local_device
 from eqr.model.originals import read_checkpoint
 from eqr.model.reasoner import Reasoner
 from eqr.model.systems import eqr as eqr_system
+from eqr.paper.sweep import Axis
 from eqr.recipes import recipe_named
 from eqr.runs import RunFolder
 from eqr.solve.budget import Budget
-from eqr.solve.halting import parse_halting
 from eqr.solve.selection import parse_selection
 from eqr.tasks import task_named
 from eqr.train.checkpoint import Checkpoint, Checkpoints
@@ -183,6 +187,7 @@ def fuzz_words(rng: random.Random, tally: Tally) -> None:
     """Give random text to whatever parses words: task names, rules, puzzles."""
     letters = "sudokumaze-x0123456789 .:+/#SGo[]{},\n\0é\ud800"
     word = "".join(rng.choices(letters, k=rng.choice((1, 5, 12, 16, 81, 400))))
+    word = rng.choice((word, word, word, *(odd for odd in ODD if isinstance(odd, str))))
     named = f"{rng.choice(('sudoku', 'maze', 'maze-1k', 'mini-arc'))}-{word[:9]}"
     rule = rng.choice(("head", "residual:", "stable:", "never", "a")) + rng.choice(("", "+", "/")) + word[:6]
     task = task_named(rng.choice(("sudoku-4x4", "sudoku-9x9", "maze-5x5", "mini-arc")))
@@ -190,10 +195,45 @@ def fuzz_words(rng: random.Random, tally: Tally) -> None:
     tally.call("halting", lambda: parse_halting(rule), repr(rule))
     tally.call("selection", lambda: parse_selection(rule), repr(rule))
     tally.call("puzzle", lambda: task.check_puzzle(task.parse(word)), repr((task.name, word))[:300])
+    tally.call("device", lambda: local_device(word), repr(word)[:300])
+    tally.call("sweep", lambda: Axis.parse(f"seed={rng.choice(('', '0..', '9..'))}{word}"), repr(word)[:300])
     dtype = rng.choice((np.uint8, np.int64, np.float32))
     cells = rng.choice((0, 1, 16, 81))
     grid = np.random.default_rng(rng.randrange(2**32)).integers(0, 300, cells).astype(dtype)
     tally.call("grid", lambda: task.require_tokens(grid), repr((task.name, grid))[:300])
+
+
+COMMANDS = {
+    ("solve", TASK, "1..4........2..3"): (
+        *("--halt", "--select", "--start", "--identity", "--device", "--task", "--noise", "--damping"),
+        *("--seed", "--file"),
+    ),
+    ("train", TASK, "--show"): ("--set", "--steps", "--time-limit"),
+    ("sweep", TASK, "--dry-run"): ("--set", "--time-limit", "--store", "--workers"),
+}
+"""Commands that take a moment, and their options that take text."""
+
+
+def fuzz_commands(rng: random.Random, tally: Tally) -> None:
+    """Give an option of a command odd text, as a shell would."""
+    command = rng.choice(list(COMMANDS))
+    option = rng.choice(COMMANDS[command])
+    odd = rng.choice([value if isinstance(value, str) else json.dumps(value) for value in ODD])
+    words = [*command, option, rng.choice(("", "name=", "seed=", "seed=0..")) * (option == "--set") + odd]
+
+    tally.call(f"eqr {command[0]}", lambda: run_command(words), repr(words)[:300])
+
+
+def run_command(words: list[str]) -> None:
+    """Run `eqr` in this process; what the command line says in a line is a `UserError`, all else raises."""
+    try:
+        done = CliRunner().invoke(app, words, catch_exceptions=False)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise UserError(str(error)) from None  # as `eqr.cli.main` has it
+    if done.exit_code == 2:
+        raise UserError(done.stderr)
 
 
 def fuzz(seconds: float, seed: int, rounds: int | None = None) -> Tally:
@@ -209,6 +249,7 @@ def fuzz(seconds: float, seed: int, rounds: int | None = None) -> Tally:
             fuzz_files(rng, tally, root, readers)
             fuzz_settings(rng, tally, fields)
             fuzz_words(rng, tally)
+            fuzz_commands(rng, tally)
             number += 1
     return tally
 

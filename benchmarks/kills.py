@@ -42,9 +42,8 @@ from eqr.progress import progress
 from eqr.runs import RunFolder
 from eqr.signals import unheard_by_children
 from eqr.tasks import task_named
-from eqr.train.averaging import Averaging
 from eqr.train.checkpoint import Checkpoint, Checkpoints, read
-from eqr.train.optimizer import AdamAtan2, Rate
+from eqr.train.optimizer import AdamAtan2, Averaging, Rate
 from eqr.train.recipe import EvaluationPlan, Generated, Recipe, Saving
 from eqr.train.run import Training
 from eqr.train.schedule import SegmentedOnline
@@ -201,6 +200,8 @@ class Kills:
     def _compare(self, run: Path, *, at_end: bool, orderly: bool = False) -> None:
         for state in checkpoints(run):
             self.checkpoints += 1
+            if not state.step:  # there until the next one stands: the first that is seen is compared with
+                self.states.setdefault(0, state)
             found = [f"step {state.step}: {it}" for it in state_differences(self.states[state.step], state)]
             if state.step % REGULARLY and state.step != STEPS and not orderly and at_end:
                 found.append(f"step {state.step}: a checkpoint that nobody asked for")

@@ -1,7 +1,7 @@
 """Change `solve`, `train` and `measure`, one small mutation at a time, and see whether their tests notice.
 
 Run: python -m pip install cosmic-ray==8.7.0
-     python benchmarks/mutants.py [--each 60] [--seed 0] [--only solve/halting ...] [--session FILE]
+     python benchmarks/mutants.py [--each 60] [--seed 0] [--only dynamics/halting ...] [--session FILE]
 
 Mutations come from cosmic-ray, and its `cr-report` and `cr-html` read the session, from which another call
 goes on. Of each package `--each` places are drawn at random and one mutation of each, as eleven ways to spoil
@@ -41,30 +41,23 @@ ROOT = Path(__file__).parents[1]
 CPU_SECONDS, SECONDS = 120, 1800
 """Of processor and clock, after which a mutant that never ends counts as noticed."""
 TESTS: dict[str, str] = {
-    "solve/arriving": "solve/test_serving solve/test_solver",
-    "solve/asked": "solve/test_solver cli/test_evaluate_and_solve",
     "solve/budget": "solve/test_solver solve/test_rollout",
     "solve/candidates": "solve/test_selection solve/test_engine",
-    "solve/cohort": "solve/test_engine solve/test_serving",
+    "solve/scheduler": "solve/test_queue solve/test_engine solve/test_serving",
     "solve/engine": "solve/test_engine solve/test_serving",
-    "solve/gather": "solve/test_engine solve/test_solver",
-    "solve/halting": "solve/test_halting",
-    "solve/line": "solve/test_serving solve/test_solver solve/test_engine",
-    "solve/plain": "solve/test_plain serve/test_server",
-    "solve/races": "measure/test_traces solve/test_engine solve/test_selection",
+    "dynamics/iterate": "dynamics/test_iterate solve/test_rollout",
+    "dynamics/rows": "dynamics/test_trees",
+    "dynamics/halting": "solve/test_halting",
+    "solve/answers": "solve/test_answers solve/test_solver cli/test_evaluate_and_solve serve/test_server",
     "solve/rollout": "solve/test_rollout solve/test_engine",
     "solve/selection": "solve/test_selection solve/test_solver",
-    "solve/session": "solve/test_serving solve/test_solver",
     "solve/solver": "solve/test_solver solve/test_serving",
-    "train/averaging": "train/test_optimizer",
     "train/checkpoint": "train/test_checkpoint train/test_run",
     "train/validation": "train/test_precision train/test_hint train/test_run",
     "train/halting": "train/test_rows train/test_schedule",
     "train/journal": "train/test_journal",
     "train/loss": "train/test_loss",
     "train/optimizer": "train/test_optimizer",
-    "train/parameters": "train/test_optimizer",
-    "train/precision": "train/test_precision",
     "train/recipe": "test_recipes train/test_run",
     "train/rows": "train/test_rows",
     "train/run": "train/test_run train/test_hint",
@@ -72,23 +65,20 @@ TESTS: dict[str, str] = {
     "train/sources": "train/test_identities train/test_run",
     "train/step": "train/test_schedule train/test_rows",
     "train/trainer": "train/test_rows train/test_schedule train/test_run",
-    "measure/accounting": "measure/test_accounting",
-    "measure/code": "measure/test_evaluate",
-    "measure/compare": "measure/test_compare",
-    "measure/cycles": "measure/test_cycles",
-    "measure/diagnostics": "measure/test_diagnostics",
-    "measure/evaluate": "measure/test_evaluate",
-    "measure/metrics": "measure/test_metrics",
-    "measure/moving": "measure/test_moving",
-    "measure/over_training": "measure/test_over_training",
-    "measure/scaling": "measure/test_scaling",
-    "measure/scores": "measure/test_evaluate cli/test_evaluate_and_solve",
-    "measure/stability": "measure/test_stability",
-    "measure/statistics": "measure/test_metrics measure/test_compare",
-    "measure/table": "measure/test_evaluate",
-    "measure/traces": "measure/test_traces",
-    "measure/training_cost": "measure/test_training_cost",
-    "measure/votes": "measure/test_votes",
+    "results/costs": "results/test_costs results/test_training_cost",
+    "report/compare": "report/test_compare",
+    "diagnostics/cycles": "diagnostics/test_cycles",
+    "diagnostics/landscape": "diagnostics/test_landscape",
+    "results/evaluate": "results/test_evaluate",
+    "results/metrics": "results/test_metrics",
+    "figures/moving": "diagnostics/test_moving",
+    "diagnostics/over_training": "diagnostics/test_over_training",
+    "diagnostics/scaling": "diagnostics/test_scaling",
+    "result": "results/test_evaluate cli/test_evaluate_and_solve",
+    "diagnostics/stability": "diagnostics/test_stability",
+    "results/statistics": "results/test_metrics report/test_compare",
+    "results/table": "results/test_evaluate",
+    "diagnostics/traces": "diagnostics/test_traces",
 }
 
 
@@ -99,7 +89,7 @@ def main() -> None:
     )
     parser.add_argument("--each", type=int, default=60, help="mutants of each package")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="+", default=[""], help="packages or modules, such as solve/halting")
+    parser.add_argument("--only", nargs="+", default=[""], help="parts, such as dynamics/halting")
     parser.add_argument("--session", type=Path, default=Path("mutants.sqlite"))
     options = parser.parse_args()
     modules = [name for name in TESTS if name.startswith(tuple(options.only))]

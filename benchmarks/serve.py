@@ -1,4 +1,4 @@
-"""What serving costs: clients against the bare engine, latency against load, memory and malformed bodies.
+"""What serving costs: clients against the bare engine, latency against load, fairness, memory, bad bodies.
 
     python benchmarks/serve.py                      # throughput and latency, the shipped 9x9 model
     python benchmarks/serve.py --requests 100000    # also memory over so many requests
@@ -29,6 +29,8 @@ import numpy as np
 
 from eqr.solve import Solver
 
+OTHER = "127.0.0.2" if sys.platform == "linux" else "127.0.0.1"
+"""The address of a second client."""
 LOADS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 
 
@@ -46,8 +48,9 @@ class Heard:
 class Connection:
     """One kept connection that posts prepared bytes."""
 
-    def __init__(self, url: str) -> None:
-        self._place = urlsplit(url)
+    def __init__(self, url: str, address: str = "127.0.0.1") -> None:
+        """`address` is the client's, one of this machine's own."""
+        self._place, self._address = urlsplit(url), address
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def post(self, request: bytes) -> tuple[int, bytes]:
@@ -56,7 +59,9 @@ class Connection:
                 return await self._exchange(*self._streams, request)
             except (asyncio.IncompleteReadError, ConnectionError):
                 pass  # closed by the server while it was idle
-        self._streams = await asyncio.open_connection(self._place.hostname, self._place.port)
+        self._streams = await asyncio.open_connection(
+            self._place.hostname, self._place.port, local_addr=(self._address, 0)
+        )
         return await self._exchange(*self._streams, request)
 
     async def _exchange(
@@ -186,6 +191,26 @@ def latency(url: str, puzzles: Sequence[str], saturation: float, seconds: float)
     return rows
 
 
+async def fairness(url: str, puzzles: Sequence[str]) -> dict[str, float]:
+    """Small requests while another client has three of 256 puzzles under way, each for 8,192 segments."""
+    work = {"depth": 128, "breadth": 64, "halt": "never", "select": "residual", "seconds": 30}
+    large = prepared(json.dumps({"puzzles": list(puzzles[:256]), **work}).encode())
+    greedy = [asyncio.ensure_future(Connection(url).post(large)) for _ in range(3)]
+    await asyncio.sleep(1.0)
+    heard, small = Heard(), Connection(url, OTHER)
+    for puzzle in puzzles[:20]:
+        began = time.perf_counter()
+        status, _ = await small.post(prepared(json.dumps({"puzzle": puzzle}).encode()))
+        heard.statuses[status] += 1
+        heard.seconds.append(time.perf_counter() - began)
+    for one in greedy:
+        one.cancel()
+    assert set(heard.statuses) == {200}, heard.statuses
+    row = {"p50": heard.percentile(0.5), "longest": max(heard.seconds)}
+    print(f"beside a greedy client: p50 {1e3 * row['p50']:.1f} ms, longest {1e3 * row['longest']:.1f} ms")
+    return row
+
+
 def memory(total: int) -> list[float]:
     """Many short requests against the smallest model: what the server holds after each tenth."""
     with server("sudoku-4x4") as (url, pid):
@@ -234,6 +259,7 @@ def main() -> None:
     found: dict[str, object] = {}
     with server(given.model) as (url, _):
         found["throughput"] = rates = throughput(url, solver, puzzles, given.clients, given.rounds)
+        found["fairness"] = asyncio.run(fairness(url, puzzles))
         found["latency"] = latency(url, puzzles, rates[str(max(given.clients))], given.seconds)
     if given.requests:
         found["memory"] = memory(given.requests)

@@ -2,6 +2,7 @@
 
     python benchmarks/ship.py runs/sudoku-6x6 sudoku-6x6 --limit 1000
     python benchmarks/ship.py runs/maze-11x11 maze --data maze-unique=data/maze-unique
+    python benchmarks/ship.py runs/sudoku-extreme sudoku-extreme --records docs/figures/records.csv
 
 Every number has its depth, breadth, NFE and 95% interval. Starts are chosen blindly, by residual or by who
 halts first.
@@ -9,16 +10,21 @@ halts first.
 
 import argparse
 import tempfile
+from dataclasses import replace
 from pathlib import Path
+
+from record import read
 
 from eqr.data import PuzzleSet, load_split
 from eqr.data.splits import sample
 from eqr.files import read_json
-from eqr.measure.evaluate import BudgetSweep, evaluate
-from eqr.model.card import Measured, TrainingFacts
+from eqr.model.card import SINGLE, TrainingFacts
 from eqr.model.lookup import SHIPPED
 from eqr.model.reasoner import Reasoner
 from eqr.recipes import recipe_named
+from eqr.result import Result, select
+from eqr.results.evaluate import BudgetSweep, evaluate
+from eqr.results.table import model_digest
 from eqr.runs import RunFolder
 from eqr.solve import Budget, FirstToHalt, LowestResidual, parse_halting
 from eqr.tasks import task_named
@@ -26,14 +32,11 @@ from eqr.train.recipe import Recipe
 from eqr.train.sources import run_data
 
 HALTING = "head+stable:1"
-TOLD = Budget(assume=True, retell=10, halting=parse_halting("head+residual:0.02"), race=True, abreast=32)
-"""Starts that are told guesses, where a task says what can be guessed, and race to rest."""
-TOLD_DEPTH = 128
 
 
 def numbers(
     model: Reasoner, puzzles: PuzzleSet, name: str, depths: list[int], broad: list[int], breadth: int
-) -> list[Measured]:
+) -> list[Result]:
     """Measure one start at some depths, the best settled of `breadth` at others, halting, and a race."""
     rule = parse_halting(HALTING)
     plain = {"residual": LowestResidual()}
@@ -51,37 +54,41 @@ def numbers(
             "first to halt",
         ),
     ]
-    if task_named(puzzles.task).distinct():
-        rested = {"first to halt": FirstToHalt(abreast=TOLD.abreast)}
-        sweeps.append(
-            (
-                BudgetSweep(budget=TOLD, depths=(TOLD_DEPTH,), breadths=(TOLD.abreast,), select=rested),
-                "first to halt",
-            )
-        )
     found = []
     for sweep, chosen in sweeps:
         with tempfile.TemporaryDirectory() as folder:
             evaluation = evaluate(model, puzzles, sweep, Path(folder))
         assert evaluation is not None
-        for row in evaluation.budgets:
-            exact = row.scores.selected[chosen].exact
-            words = f"halting by {HALTING}" if row.budget.halting else "single start"
-            several = f"{chosen} of {row.breadth}" + (", told guesses" if row.budget.assume else "")
-            found.append(
-                Measured(
-                    metric="exact accuracy",
-                    value=exact.value,
-                    low=exact.low,
-                    high=exact.high,
-                    puzzles=name,
-                    count=len(puzzles),
-                    depth=row.depth,
-                    breadth=row.breadth,
-                    selection=words if row.breadth == 1 else several,
-                    mean_nfe=row.scores.nfe.value,
-                )
+        for exact in select(evaluation.rows, metric="exact", rule=chosen):
+            nfe = evaluation.one("nfe", depth=exact.depth, breadth=exact.breadth)
+            words = f"halting by {HALTING}" if sweep.budget.halting else SINGLE
+            several = f"{chosen} of {exact.breadth}"
+            where = {"item": name, "rule": words if exact.breadth == 1 else several}
+            found += [replace(row, part="", **where) for row in (exact, nfe)]
+    return found
+
+
+def recorded(path: Path, model: Reasoner) -> list[Result]:
+    """Return what `benchmarks/record.py` measured of a model."""
+    digest, found = model_digest(model), []
+    for record in read(path):
+        if record.digest == digest and record.puzzles == "all":
+            words = f"halting by {HALTING}" if record.starts == 1 else f"first to halt of {record.starts}"
+            exact = Result(
+                item="test puzzles of Sudoku-Extreme",
+                metric="exact",
+                rule=words,
+                depth=record.depth,
+                breadth=record.starts,
+                value=record.exact,
+                low=record.low,
+                high=record.high,
+                n=record.n,
             )
+            assert record.segments is not None, "record.py counts them"
+            found += [exact, replace(exact, metric="nfe", value=record.segments, low=None, high=None)]
+    if not found:
+        raise SystemExit(f"{path} has no line of these weights ({digest}); run benchmarks/record.py first")
     return found
 
 
@@ -98,6 +105,7 @@ def main() -> None:
         "--broad-depths", help="where several starts are compared, as at --depths unless given"
     )
     parser.add_argument("--data", action="append", default=[], metavar="NAME=DIR[:SPLIT][:COUNT]")
+    parser.add_argument("--records", type=Path, help="take the numbers of a record table, measure nothing")
     options = parser.parse_args()
     folder = RunFolder(options.run)
     recipe = Recipe.from_json(read_json(folder.recipe), where=str(folder.recipe))
@@ -112,8 +120,8 @@ def main() -> None:
         name, _, place = given.partition("=")
         where, split, count = (*place.split(":"), "", "")[:3]
         sets[name] = load_split(Path(where), split or "test"), int(count or options.limit)
-    measured = []
-    for name, (puzzles, most) in sets.items():
+    measured = [] if options.records is None else recorded(options.records, model)
+    for name, (puzzles, most) in ({} if options.records else sets).items():
         some = sample(puzzles, min(most, len(puzzles)), seed=0)
         for_task = model.for_task(task_named(some.task))
         measured += numbers(for_task, some, name, depths, broad, options.breadth)

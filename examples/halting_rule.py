@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from torch import Tensor
 
+from eqr.dynamics.halting import HaltingRule, Memory
 from eqr.model.state import Reading
 from eqr.registry import register
-from eqr.solve.halting import HaltingRule, Memory
 
 
 @register

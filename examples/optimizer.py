@@ -10,8 +10,7 @@ from pydantic import NonNegativeFloat, PositiveFloat
 from torch import Tensor
 
 from eqr.registry import register
-from eqr.train.optimizer import Beta, Memory, Optimizer
-from eqr.train.parameters import FlatParameters
+from eqr.train.optimizer import Beta, FlatParameters, Memory, Optimizer
 
 
 @register

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import uvicorn
 
-from eqr.model.config import Path as Dynamics
-from eqr.model.config import ReasonerConfig, TwoLevel
+from eqr.model.config import ReasonerConfig
+from eqr.model.operator import Perturbation, TwoLevel
 from eqr.model.reasoner import Reasoner
+from eqr.serve.access import listening
 from eqr.serve.app import Served, make_app
 from eqr.serve.limits import Limits
+from eqr.serve.run import configured
 from eqr.tasks import task_named
 
 
@@ -29,7 +31,7 @@ def small_reasoner(task_name: str = "sudoku-4x4", *, seed: int = 3, **fields: An
         blocks=1,
         round_hidden_to=8,
         recurrence=TwoLevel(cycles=1, scratch=1),
-        path=Dynamics(damping=0.1, noise=0.02),
+        path=Perturbation(damping=0.1, noise=0.02),
         **fields,
     )
     return Reasoner(config, seed=seed).requires_grad_(False)
@@ -44,22 +46,21 @@ def puzzles(count: int, *, task_name: str = "sudoku-4x4", seed: int = 0) -> list
 
 @contextmanager
 def running(*models: Served, limits: Limits | None = None, **options: Any) -> Iterator[tuple[str, Any]]:
-    """Serve on a free port in a thread; gives the address and the application's office."""
+    """Serve on a free port in a thread; gives the address and the application's services."""
     app = make_app(models or [served()], limits, **options)
-    config = uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=20)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
-    thread.start()
-    try:
-        while not server.started:
-            thread.join(0.01)
-            assert thread.is_alive()
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}", app.state.office
-    finally:
-        server.should_exit = True
-        thread.join(30)
-        assert not thread.is_alive()
+    server = uvicorn.Server(configured(app, limits or Limits()))
+    with listening("127.0.0.1", 0) as sockets:
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets)))
+        thread.start()
+        try:
+            while not server.started:
+                thread.join(0.01)
+                assert thread.is_alive()
+            yield f"http://127.0.0.1:{sockets[0].getsockname()[1]}", app.state.services
+        finally:
+            server.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive()
 
 
 def served(task_name: str = "sudoku-4x4", **fields: Any) -> Served:

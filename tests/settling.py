@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from eqr.data import PuzzleSet
-from eqr.model.config import Path, ReasonerConfig
+from eqr.model.config import ReasonerConfig
 from eqr.model.counters import scramble
+from eqr.model.operator import Perturbation
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Reading, State
 from eqr.tasks import task_named
@@ -56,7 +57,7 @@ class Settling(Reasoner):
         rows = zip(puzzles.inputs, puzzles.labels, strict=True)
         self.answers = {puzzle.tobytes(): torch.as_tensor(np.array(answer)) for puzzle, answer in rows}
 
-    def embed(self, puzzles: Tensor, vectors: Tensor | None = None) -> Tensor:
+    def embed_tokens(self, puzzles: Tensor, vectors: Tensor | None = None) -> Tensor:
         answers = torch.stack([self.answers[puzzle.cpu().numpy().tobytes()] for puzzle in puzzles])
         return torch.nn.functional.one_hot(answers.t().long(), self.config.width).float()
 
@@ -67,7 +68,7 @@ class Settling(Reasoner):
         keys: Tensor,
         depths: Tensor,
         *,
-        path: Path | None = None,
+        perturbation: Perturbation | None = None,
         tracked: int | None = None,
     ) -> State:
         luck = (scramble(keys) % 1000).float() / 1000

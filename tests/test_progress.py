@@ -1,6 +1,7 @@
 """A progress bar is one line in a narrow terminal, and counts what was done before it began."""
 
 import io
+import time
 
 import pytest
 from rich.console import Console
@@ -28,3 +29,16 @@ def test_the_rate_leaves_out_what_was_done_before(monkeypatch):
     monkeypatch.setattr(module.time, "monotonic", lambda: now)
     shown.done += 100
     assert shown._line("") == "training: 3,100 of 4,000 steps, 10.0/s, 90 s left"
+
+
+def test_preparing_spins_in_a_terminal_alone_and_is_counted_apart(monkeypatch, capsys):
+    before = module.prepared()
+    with module.preparing("compiling"):
+        time.sleep(0.02)
+    assert module.prepared() - before >= 0.02
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(module, "SOON", 0.0)
+    monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)
+    with module.preparing("compiling"):
+        time.sleep(0.3)
+    assert "compiling (0 s)" in capsys.readouterr().err

@@ -3,9 +3,9 @@
 import pytest
 
 from eqr.errors import UserError
-from eqr.model.config import FixedStart, LearnedStart, RandomStart
 from eqr.model.mixers import Attention
 from eqr.model.reasoner import Reasoner
+from eqr.model.state import FixedStart, LearnedStart, RandomStart
 from eqr.recipes import RECIPES, VARIANTS, recipe_named, training_dynamics
 from eqr.runs import RunFolder
 from eqr.train.halting import LearnedHalt, NoHalting, QHalt
@@ -236,6 +236,12 @@ def test_mistakes_are_named(setting, said):
     with pytest.raises(UserError) as error:
         recipe_named("sudoku-6x6-tokens").with_settings([setting])
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "../a", "-a", "/a", "a\n", "a\0", "\ud800", "a\ud800"])
+def test_a_name_that_no_folder_should_have_is_refused(name):
+    with pytest.raises(UserError, match="a name begins with a letter or a digit"):
+        recipe_named("sudoku-6x6").replace(name=name)
 
 
 def test_an_unknown_recipe_names_the_nearest():

@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from eqr.errors import UserError
-from eqr.model.lookup import SHIPPED, shipped
+from eqr.model.lookup import SHIPPED, model_for, shipped
 from eqr.model.reasoner import Reasoner
+from eqr.model.weights import stored_digest
 from eqr.recipes import recipe_named
+from eqr.result import select
 from eqr.solve import Budget, Solver
-from eqr.solve.shipped import model_for
 from eqr.tasks import task_named
 from eqr.train.recipe import Generated
 
@@ -49,8 +50,15 @@ def test_puzzles_that_are_half_or_nearly_filled_in_are_solved(name, share):
 
 
 def test_there_are_weights_and_they_are_small():
-    assert {"sudoku-4x4", "sudoku-6x6", "sudoku-9x9", "sudoku-9x9-hard", "maze"} <= set(NAMES)
-    assert sum(path.stat().st_size for path in SHIPPED.rglob("*")) < 5_000_000
+    assert {"sudoku-4x4", "sudoku-6x6", "sudoku-9x9", "sudoku-9x9-hard", "sudoku-extreme", "maze"} <= set(
+        NAMES
+    )
+    assert sum(path.stat().st_size for path in SHIPPED.rglob("*")) < 2_000_000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_shipped_weights_have_a_digest(name):
+    assert stored_digest(shipped()[name] / "model.safetensors"), "load the model and save it again"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,7 +75,7 @@ def test_held_back_puzzles_are_solved_as_often_as_the_card_says(name):
     model = Reasoner.from_pretrained(name)
     data = recipe_of(model).data
     assert isinstance(data, Generated)
-    said = next(number for number in model.measured if (number.depth, number.breadth) == (16, 1))
+    said = next(row for row in select(model.measured, metric="exact", depth=16, breadth=1))
     assert said.low is not None
     task = task_named(data.task)
     made = task.generate(np.random.default_rng(HELD_BACK), task.options(data.options))

@@ -88,9 +88,26 @@ def test_a_signal_in_the_midst_of_an_import_is_one_line(tmp_path, number, line):
     assert process.returncode == 128 + number
 
 
+CALLED_BACK = """
+import ctypes, signal
+from eqr.signals import stoppable
+
+within = {"__name__": "llvmlite.binding.executionengine", "signal": signal}
+exec("def load(): signal.raise_signal(signal.SIGTERM)", within)
+with stoppable():
+    ctypes.CFUNCTYPE(None)(within["load"])()
+print("went on")
+"""
+
+
+def test_a_signal_in_a_callback_of_the_compiler_is_one_line():
+    done = subprocess.run([sys.executable, "-c", CALLED_BACK], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (143, "", "stopped by SIGTERM\n")
+
+
 @pytest.mark.parametrize("number", ENDING)
 def test_a_signal_before_the_verb_is_read_is_one_line_too(monkeypatch, capsys, number):
-    monkeypatch.setattr(cli, "app", lambda: signal.raise_signal(number))
+    monkeypatch.setattr(cli.typer.main, "get_command", lambda app: signal.raise_signal(number))
     with stoppable(), pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 128 + number

@@ -12,35 +12,40 @@ checkers and editors see the imports below, and `__getattr__` makes them when th
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
+    from eqr import figures as figures
     from eqr import recipes as recipes
     from eqr import tasks as tasks
     from eqr.data import PuzzleSet as PuzzleSet
     from eqr.data import load_split as load_split
+    from eqr.diagnostics import scaling as scaling
+    from eqr.diagnostics.landscape import landscape as landscape
+    from eqr.diagnostics.traces import run_traces as run_traces
+    from eqr.dynamics.iterate import iterate as iterate
     from eqr.errors import UserError as UserError
-    from eqr.measure import plots as plots
-    from eqr.measure import plots_grids as plots_grids
-    from eqr.measure import plots_landscape as plots_landscape
-    from eqr.measure import scaling as scaling
-    from eqr.measure.diagnostics import landscape as landscape
-    from eqr.measure.scores import Evaluation as Evaluation
-    from eqr.measure.traces import run_traces as run_traces
     from eqr.model.config import ReasonerConfig as ReasonerConfig
     from eqr.model.reasoner import Reasoner as Reasoner
     from eqr.notebook import evaluate as evaluate
     from eqr.notebook import make_puzzles as make_puzzles
     from eqr.notebook import train_recipe as train_recipe
+    from eqr.puzzles import Puzzle as Puzzle
+    from eqr.puzzles import from_cpmpy as from_cpmpy
+    from eqr.puzzles import puzzle as puzzle
     from eqr.recipes import add_recipe as add_recipe
     from eqr.recipes import recipe_named as recipe_named
+    from eqr.result import Result as Result
+    from eqr.result import pivot as pivot
+    from eqr.result import select as select
+    from eqr.results.evaluate import Evaluation as Evaluation
     from eqr.solve import Answer as Answer
     from eqr.solve import Budget as Budget
     from eqr.solve import Candidates as Candidates
     from eqr.solve import Refused as Refused
     from eqr.solve import Solver as Solver
     from eqr.solve import Trajectories as Trajectories
-    from eqr.solve import load_reasoner as load_reasoner
+    from eqr.solve import load as load
     from eqr.solve import parse_halting as parse_halting
     from eqr.solve import parse_selection as parse_selection
     from eqr.solve import rollout as rollout
@@ -51,25 +56,26 @@ if TYPE_CHECKING:
     from eqr.train.recipe import Recipe as Recipe
 
 _MODULES = {
-    "plots": "eqr.measure.plots",
-    "plots_grids": "eqr.measure.plots_grids",
-    "plots_landscape": "eqr.measure.plots_landscape",
+    "figures": "eqr.figures",
     "recipes": "eqr.recipes",
-    "scaling": "eqr.measure.scaling",
+    "scaling": "eqr.diagnostics.scaling",
     "tasks": "eqr.tasks",
 }
 _HOMES = {
     "eqr.data": "PuzzleSet load_split",
+    "eqr.dynamics.iterate": "iterate",
     "eqr.errors": "UserError",
-    "eqr.measure.diagnostics": "landscape",
-    "eqr.measure.scores": "Evaluation",
-    "eqr.measure.traces": "run_traces",
+    "eqr.diagnostics.landscape": "landscape",
+    "eqr.result": "Result pivot select",
+    "eqr.results.evaluate": "Evaluation",
+    "eqr.diagnostics.traces": "run_traces",
     "eqr.model.config": "ReasonerConfig",
     "eqr.model.reasoner": "Reasoner",
     "eqr.notebook": "evaluate make_puzzles train_recipe",
+    "eqr.puzzles": "Puzzle from_cpmpy puzzle",
     "eqr.recipes": "add_recipe recipe_named",
     "eqr.solve": "Answer Budget Candidates Refused Solver Trajectories "
-    "load_reasoner parse_halting parse_selection rollout",
+    "load parse_halting parse_selection rollout",
     "eqr.tasks": "Task register task_named task_names",
     "eqr.train.recipe": "Recipe",
 }

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from http.client import HTTPException, HTTPResponse
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -28,20 +28,28 @@ class ServerProblem(UserError):
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What the server says about one puzzle; `refused` says why it was not tried, if it was not."""
+    """What the model says about one puzzle, or why it was not tried."""
 
     puzzle: int
+    """Its number in the request, from 0."""
+    status: str
+    """`settled`: halted, and what it halted with stays as it is; `halted`: stopped by another rule; `out of
+    segments`; `refused`: not tried."""
     answer: str | None = None
+    """A character a cell, `?` for none."""
     valid: bool | None = None
+    """Whether the task's own check accepts it."""
     reason: str = ""
+    """Why the check does not accept it, or why it was not tried."""
+    note: str = ""
+    """What is to be known of the puzzle, such as that it has several answers."""
     start: int | None = None
     depth: int | None = None
     nfe: int | None = None
-    halted: bool | None = None
     residual: float | None = None
     halt: float | None = None
     seconds: float | None = None
-    refused: str | None = None
+    __pydantic_config__: ClassVar[dict[str, bool]] = {"use_attribute_docstrings": True}
 
 
 @dataclass(frozen=True)

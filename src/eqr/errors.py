@@ -20,6 +20,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
 
 
+def with_extra(name: str) -> str:
+    """Return the command that installs eqr with an extra; on PyPI its name belongs to another project."""
+    return f"pip install 'eqr[{name}] @ git+https://github.com/eqr-project/eqr'"
+
+
 _REPR = Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
 _REPR.maxlevel = 3

@@ -1,19 +1,22 @@
 """Writing files so that a crash, a full disk or Ctrl-C never leaves half of one behind; reading them warily.
 
 Everything eqr saves goes through here: written beside its target under a temporary name, flushed to disk,
-then renamed into place, which the file system does at once or not at all. A killed process cannot take its
-temporary files with it; the next write to the same target does. What is read may have been made by anyone:
-a file is opened only if it is a file of sensible size, and JSON only means what it should.
+then renamed into place, which the file system does at once or not at all; then the folder is flushed, so that
+the name outlives a loss of power too. A killed process cannot take its temporary files with it; the next
+write to the same target does. What is read may have been made by anyone: a file is opened only if it is a
+file of sensible size, and JSON only means what it should. So may the folders that are written to: what is
+replaced is a file, and nothing is written or removed through a link out of them.
 """
 
+import errno
 import glob
 import json
 import os
+import secrets
 import shutil
 import stat
-import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,8 @@ LARGEST_TEXT = 1 << 28
 """Bytes of the largest text that is read whole: a dataset's names of millions of puzzles stay well below."""
 DEEPEST = 64
 """Levels of nested JSON; what eqr writes has a handful."""
+_NO_FLUSH = (errno.EINVAL, errno.EBADF, errno.EOPNOTSUPP)
+"""What file systems say that cannot flush a folder."""
 
 
 class NotJson(UserError):
@@ -36,19 +41,22 @@ class NotJson(UserError):
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Give a temporary path to write; on success it becomes `path`, on any failure it vanishes."""
+    """Give a temporary path to write; on success it becomes `path`, on any failure it vanishes.
+
+    A link is replaced, not what it leads to.
+    """
     make_folder(path.parent)
     with _plain_errors(path):
         _sweep(path)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=TEMPORARY)
-    os.close(handle)
-    temporary = Path(name)
+        _require_file(path)
+        temporary = _temporary(path, lambda new: os.close(os.open(new, os.O_CREAT | os.O_EXCL, 0o666)))
     try:
         with _plain_errors(path), _in_use(temporary):
             yield temporary
             _flush(temporary)
-            temporary.chmod(0o644)
+            _require_file(path)  # it may have appeared meanwhile
             temporary.replace(path)
+            _flush(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -64,24 +72,71 @@ def new_folder(path: Path, *, replacing: str | None = None) -> Iterator[Path]:
     with _plain_errors(path):
         _sweep(path)
         _require_replaceable(path, replacing)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=TEMPORARY))
+        temporary = _temporary(path, Path.mkdir)
+    old = temporary.with_name(temporary.name + REPLACED)
     try:
         with _plain_errors(path), _in_use(temporary):
             yield temporary
-            for file in temporary.rglob("*"):
-                if file.is_file():
-                    _flush(file)
-            temporary.chmod(0o755)
+            for part in (*temporary.rglob("*"), temporary):
+                _flush(part)
             _require_replaceable(path, replacing)  # it may have appeared, or become another's, meanwhile
-            old = temporary.with_name(temporary.name + REPLACED)
             if path.exists() and replacing is None:
                 path.rmdir()  # fails unless it is empty
             elif path.exists():
                 path.rename(old)
             temporary.rename(path)
+            _flush(path.parent)
             remove(old)
     finally:
+        if old.exists() and not path.exists():
+            old.rename(path)
         remove(temporary)
+
+
+def _temporary(path: Path, make: Callable[[Path], None]) -> Path:
+    """Make something new beside a path, with the permissions that the umask leaves."""
+    while True:
+        new = path.with_name(f".{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
+        with suppress(FileExistsError):
+            make(new)
+            return new
+
+
+def _require_file(path: Path) -> None:
+    """Refuse to replace what is no file: a pipe or a device would be one from then on."""
+    with suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):
+            raise UserError(f"cannot write {path}: it is a {_kind(mode)}, not a file; choose another name")
+
+
+def _kind(mode: int) -> str:
+    return "folder" if stat.S_ISDIR(mode) else "pipe or device"
+
+
+def append(path: Path, text: str) -> None:
+    """Add text to the end of a file; through no link."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    with _plain_errors(path), os.fdopen(os.open(path, flags, 0o666), "a", encoding="utf-8") as file:
+        file.write(text)
+
+
+def flush(path: Path) -> None:
+    """Return when a file is on the disk."""
+    with _plain_errors(path):
+        _flush(path)
+
+
+def require_own(folder: Path, *parts: str) -> None:
+    """Refuse to change a part of a folder that is a link: what is behind it may be anybody's."""
+    place = folder
+    for part in Path(*parts).parts:
+        place /= part
+        if place.is_symlink():
+            raise UserError(
+                f"{place} is a link to {place.readlink()}, and nothing is written or removed outside "
+                f"{folder}; put a folder in its place"
+            )
 
 
 def _require_replaceable(path: Path, replacing: str | None) -> None:
@@ -126,7 +181,7 @@ def _in_use(temporary: Path) -> Iterator[None]:
         return
     handle = os.open(temporary, os.O_RDONLY)
     try:
-        with suppress(OSError):  # file systems without locks
+        with suppress(OSError):  # a file system without locks
             try_lock(handle)
         yield
     finally:
@@ -136,7 +191,7 @@ def _in_use(temporary: Path) -> Iterator[None]:
 def _abandoned(temporary: Path) -> bool:
     if os.name != "posix":
         return False
-    handle = os.open(temporary, os.O_RDONLY)
+    handle = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be anybody's
     try:
         return try_lock(handle)
     finally:
@@ -146,7 +201,10 @@ def _abandoned(temporary: Path) -> bool:
 def make_folder(path: Path) -> None:
     """Create a folder and its parents; say so plainly when that is not possible."""
     with _plain_errors(path):
+        missing = [place for place in (path, *path.parents) if not place.exists()]
         path.mkdir(parents=True, exist_ok=True)
+        for place in missing:
+            _flush(place.parent)
 
 
 def write_json(path: Path, data: Any) -> None:
@@ -166,8 +224,7 @@ def regular_file(path: Path, *, largest: int | None = None) -> Path:
     except ValueError as error:
         raise UserError(f"cannot read {str(path)!r}: {error}") from None
     if not stat.S_ISREG(found.st_mode):
-        kind = "folder" if stat.S_ISDIR(found.st_mode) else "pipe or device"
-        raise UserError(f"cannot read {path}: it is a {kind}, not a file")
+        raise UserError(f"cannot read {path}: it is a {_kind(found.st_mode)}, not a file")
     if largest is not None and found.st_size > largest:
         raise UserError(f"cannot read {path}: {found.st_size:,} bytes are more than {largest:,}")
     return path
@@ -231,8 +288,18 @@ def _inside(data: Any) -> Iterable[Any]:
 
 
 def _flush(path: Path) -> None:
-    with path.open("rb") as file, suppress(OSError):
-        os.fsync(file.fileno())
+    """Hand a file, or what a folder says of its files, to the disk; an error of the disk's is one."""
+    is_folder = path.is_dir()
+    if is_folder and os.name != "posix":  # elsewhere a folder cannot be opened
+        return
+    handle = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if not is_folder or error.errno not in _NO_FLUSH:
+            raise
+    finally:
+        os.close(handle)
 
 
 @contextmanager

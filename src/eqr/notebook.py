@@ -11,13 +11,12 @@ from typing import Any
 
 from eqr.data import PuzzleSet
 from eqr.data.generated import generate
-from eqr.errors import UserError
-from eqr.measure.evaluate import BudgetSweep
-from eqr.measure.evaluate import evaluate as evaluate_sweep
-from eqr.measure.scores import Evaluation
+from eqr.errors import UserError, brief
 from eqr.model.reasoner import Reasoner
 from eqr.recipes import recipe_named
-from eqr.solve import HaltingRule, load_reasoner
+from eqr.results.evaluate import BudgetSweep, Evaluation
+from eqr.results.evaluate import evaluate as evaluate_sweep
+from eqr.solve import HaltingRule, load
 from eqr.tasks import Task, task_named
 from eqr.train.recipe import Recipe
 from eqr.train.run import Outcome, train
@@ -61,12 +60,17 @@ def evaluate(
     `out` keeps the candidates, so that an interrupted evaluation goes on; without it nothing is kept.
     `dynamics` are further fields of the budget: race, abreast, noise, damping, probe, seed.
     """
+    if not isinstance(puzzles, PuzzleSet):
+        raise UserError(
+            f"puzzles = {brief(puzzles)}: give a set with labels, such as "
+            'make_puzzles("sudoku-9x9", 100) or load_split(folder, "test")'
+        )
     depths = [depth] if isinstance(depth, int) else depth
     breadths = [breadth] if isinstance(breadth, int) else breadth
     if not depths or not breadths:
         raise UserError("depth and breadth: give a number or several, such as depth=[4, 16]")
     sweep = BudgetSweep.asked(depths, breadths, halt=halt, select=select, **dynamics)
-    reasoner = model if isinstance(model, Reasoner) else load_reasoner(model)
+    reasoner = model if isinstance(model, Reasoner) else load(model)
     reasoner = reasoner.for_task(task_named(puzzles.task))
     with TemporaryDirectory() as aside:
         folder = Path(aside if out is None else out)

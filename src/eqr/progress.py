@@ -4,9 +4,11 @@ One place decides, so that no command spams a log file with a thousand redraws o
 """
 
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -15,6 +17,21 @@ if TYPE_CHECKING:  # rich loads on use
     from rich.progress import ProgressColumn, TaskID
 
 LOG_SECONDS = 10.0
+SPINNER = "|/-\\"
+TURN = 0.1
+"""Seconds between two pictures of the spinner."""
+SOON = 0.3
+"""Seconds of preparation about which nothing is said."""
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as people say them."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    for most, size, unit in ((7200, 60, "min"), (86_400, 3600, "h")):
+        if seconds < most:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds / 86_400:.1f} days"
 
 
 class Progress:
@@ -48,7 +65,7 @@ class Progress:
         text = f"{self.label}: {self.done:,}" + (f" of {self.total:,}" if self.total is not None else "")
         text += f" {self.unit}, {rate:,.1f}/s"
         if self.total is not None and rate > 0:
-            text += f", {max(self.total - self.done, 0) / rate:,.0f} s left"
+            text += f", {duration(max(self.total - self.done, 0) / rate)} left"
         return f"{text}  {note}".rstrip()
 
     def __enter__(self) -> Self:
@@ -72,12 +89,49 @@ def progress(
         yield shown
 
 
+class _Prepared:
+    """Seconds spent on what is done once per installation, by whichever thread."""
+
+    seconds = 0.0
+
+
+def prepared() -> float:
+    """Return the seconds that `preparing` has taken so far, which no answer took."""
+    return _Prepared.seconds
+
+
+@contextmanager
+def preparing(label: str) -> Iterator[None]:
+    """Show a spinner in a terminal while something is prepared once per installation."""
+    began, over = time.monotonic(), threading.Event()
+
+    def spin() -> None:
+        pictures, wait = cycle(SPINNER), SOON
+        while not over.wait(wait):
+            wait = TURN
+            line = f"{next(pictures)} {label} ({time.monotonic() - began:.0f} s)"
+            print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+        if wait == TURN:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    spinner = threading.Thread(target=spin, name="spinner", daemon=True) if sys.stderr.isatty() else None
+    if spinner is not None:
+        spinner.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if spinner is not None:
+            spinner.join()
+        _Prepared.seconds += time.monotonic() - began
+
+
 def _bar(label: str, total: int | None, unit: str, done: int) -> "tuple[RichProgress, TaskID]":
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as RichProgress
 
-    rate_column, note_column = _columns()
+    rate_column, left_column, note_column = _columns()
     console = Console(stderr=True)
     bar = RichProgress(
         TextColumn("{task.description}"),
@@ -85,7 +139,7 @@ def _bar(label: str, total: int | None, unit: str, done: int) -> "tuple[RichProg
         MofNCompleteColumn(),
         TextColumn("{task.fields[unit]}"),
         rate_column,
-        TimeRemainingColumn(),
+        left_column,
         note_column,
         console=console,
         transient=False,
@@ -97,13 +151,19 @@ def _bar_width(terminal: int) -> int:
     return 30 if terminal >= 120 else 10
 
 
-def _columns() -> "tuple[ProgressColumn, ProgressColumn]":
+def _columns() -> "tuple[ProgressColumn, ProgressColumn, ProgressColumn]":
     from rich.progress import ProgressColumn, Task
     from rich.text import Text
 
     class Rate(ProgressColumn):
         def render(self, task: Task) -> Text:
             return Text(f"{task.speed:,.1f}/s" if task.speed else "", style="cyan")
+
+    class Left(ProgressColumn):
+        max_refresh = 0.5
+
+        def render(self, task: Task) -> Text:
+            return Text("" if task.time_remaining is None else f"{duration(task.time_remaining)} left")
 
     class Note(ProgressColumn):
         """As much of the note as fits behind the rest, so that a bar stays one line."""
@@ -114,4 +174,4 @@ def _columns() -> "tuple[ProgressColumn, ProgressColumn]":
             rest = len(task.description) + _bar_width(terminal) + count + len(task.fields["unit"]) + 26
             return Text(task.fields["note"][: max(terminal - rest, 0)])
 
-    return Rate(), Note()
+    return Rate(), Left(), Note()

@@ -3,7 +3,7 @@
 A `Registry` holds one sort of things: tasks, recipes, mixers, recurrences, starts, halting, selection,
 schedules, optimizers. `register` puts a thing of one's own into the registry it belongs to, as a decorator or
 a call; `eqr --load FILE` runs a file that does so; an installed package names its things in the entry-point
-group `eqr.<sort>`. Whatever is looked up and not found is told the nearest name.
+group `eqr.<sort>`. An unknown name is an error that names the nearest one.
 
 A `Kind` is a value that JSON names by its `kind`; `reads` makes the validator of a field that holds one.
 """
@@ -47,6 +47,10 @@ class Registry(Generic[T]):
         self._known[name] = thing
         return thing
 
+    def forget(self, name: str) -> None:
+        """Keep it no longer."""
+        del self._known[name]
+
     def close(self) -> None:
         """Let nobody replace what is known so far: those are the ones eqr comes with."""
         self._built_in = frozenset(self._known)
@@ -68,7 +72,7 @@ class Registry(Generic[T]):
         if found is None:
             raise UserError(
                 f"unknown {self.sort.removesuffix('s')} {brief(name)}{nearest(name, self)} "
-                "(your own? put --load FILE before the verb)"
+                "(your own? add --load FILE)"
             )
         return found
 
@@ -102,8 +106,8 @@ def register(thing: Thing) -> Thing:
     """Make a task or a kind of rule known by its name, in this process; works as a class decorator too."""
     if not sum(registry.take(thing) for registry in Registry._all):
         raise UserError(
-            f"{thing!r} is nothing that eqr can be extended by: not a Task, nor a subclass with a `kind` of "
-            "Mixer, Recurrence, Start, HaltingRule, TrainingHalting, SelectionRule, Schedule or Optimizer"
+            f"cannot register {thing!r}: expected a Task, or a subclass with a `kind` of Mixer, Recurrence, "
+            "Start, HaltingRule, TrainingHalting, SelectionRule, Schedule or Optimizer"
         )
     return thing
 

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from eqr.errors import UserError
-from eqr.files import leftovers, make_folder, parse_json, read_json, read_text, remove
+from eqr.files import leftovers, make_folder, parse_json, read_json, read_text, remove, require_own
 from eqr.locks import held
 from eqr.model.lookup import BEST, CONFIG
 from eqr.model.saving import CARD, MEASURED, TRAINING, WEIGHTS
@@ -70,6 +70,8 @@ class RunFolder:
     """The folder of a training run, there or not yet."""
 
     path: Path
+    puzzles: Path | None = None
+    """Where generated puzzles are kept; None: in the folder."""
 
     @property
     def recipe(self) -> Path:
@@ -108,7 +110,12 @@ class RunFolder:
 
     def data(self, digest: str) -> Path:
         """Return where generated puzzles are kept, by the digest of what decides them."""
-        return self.path / DATA / digest
+        return (self.puzzles or self.path / DATA) / digest
+
+    def require_own(self, *names: str) -> None:
+        """Refuse to change folders of the run that are links: what is behind them may be anybody's."""
+        for name in names or INSIDE:
+            require_own(self.path, name)
 
     def summary(self) -> Summary | None:
         """Return the summary; None for a run that has not ended."""
@@ -133,6 +140,12 @@ class RunFolder:
     def records(self) -> list[dict[str, Any]]:
         """Return what the journal says."""
         return [record for _, record in self.lines()]
+
+    def results(self) -> list[str]:
+        """Return the names of what steps of training have left here."""
+        models = [name for name in (BEST, LAST) if any((self.path / name / own).exists() for own in MODEL)]
+        steps = [METRICS] if next(self.lines(), None) is not None else []
+        return [*([SUMMARY] if self.summary_file.exists() else []), *(f"{name}/" for name in models), *steps]
 
     @property
     def begun(self) -> bool:
@@ -162,7 +175,8 @@ class RunFolder:
 
     def sweep(self) -> None:
         """Remove what killed writes have left; only for who holds the folder."""
-        for folder in (self.path, self.path / DATA, *(self.path / name for name in INSIDE)):
+        inside = (self.path / name for name in (DATA, *INSIDE))
+        for folder in (self.path, *(folder for folder in inside if not folder.is_symlink())):
             for path in leftovers(folder):
                 remove(path)
 

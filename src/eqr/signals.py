@@ -1,4 +1,4 @@
-"""Being asked to end: Ctrl-C, SIGTERM and the SIGHUP of a closed terminal, alike from the first moment on.
+"""Handling Ctrl-C, SIGTERM and SIGHUP (a closed terminal), in the same way from the first moment on.
 
 Outside of anything special a signal raises `Stopped`, which tidies up on its way out. Training notes it and
 writes a checkpoint first (`noted`); compiled code, in which an exception can be lost or garbled, runs to its
@@ -125,8 +125,8 @@ def _handled(handler: Handler) -> Iterator[dict[int, Handler]]:
 def _strike(number: int, frame: FrameType | None) -> None:
     stopped = Stopped(number)
     _let_go_of_the_terminal()
-    if _importing(frame):
-        # an exception would be lost or garbled there, and what is written is safe from a kill at any moment
+    if _loses_exceptions(frame):
+        # what is written is safe from a kill at any moment
         line, code = farewell(stopped)
         with suppress(OSError, RuntimeError):
             print(line, file=sys.stderr, flush=True)
@@ -134,9 +134,11 @@ def _strike(number: int, frame: FrameType | None) -> None:
     raise stopped
 
 
-def _importing(frame: FrameType | None) -> bool:
+def _loses_exceptions(frame: FrameType | None) -> bool:
+    """Whether an exception would be lost or garbled: within an import, or called back by the compiler."""
     while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
+        importing = frame.f_code.co_filename.startswith("<frozen importlib")
+        if importing or str(frame.f_globals.get("__name__")).startswith("llvmlite."):
             return True
         frame = frame.f_back
     return False

@@ -7,6 +7,7 @@ import torch
 from typer.testing import CliRunner
 
 from eqr.cli.demo import app
+from eqr.errors import UserError
 
 TINY = ["--steps", "4", "--puzzles", "8", "--starts", "2", "--depth", "4"]
 
@@ -18,6 +19,13 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+def test_what_the_report_lacks_is_said_before_training(tmp_path, monkeypatch):
+    monkeypatch.setattr("eqr.cli.demo.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"needs matplotlib: pip install 'eqr\[plots\] @ git\+"):
+        CliRunner().invoke(app, ["--out", str(tmp_path / "run")], catch_exceptions=False)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_demo_trains_scales_solves_and_reports_then_reuses_it_all(tmp_path: Path) -> None:

@@ -75,9 +75,11 @@ def test_wrong_durations_are_named(text):
         seconds(text)
 
 
-def test_bench_train_says_what_is_not_the_model():
-    result = run("bench", "train", "sudoku-4x4", "--steps", 3, "--set", "threads=1", "--json")
-    cost = json.loads(result.stdout)["sudoku-4x4"]
-    assert 0 < cost["outside"] < 1
-    table = run("bench", "train", "sudoku-4x4", "--steps", 3, "--set", "threads=1")
-    assert "outside" in table.stdout
+def test_nothing_is_said_of_a_run_that_will_not_be(tmp_path, capsys):
+    (tmp_path / "run" / "best").mkdir(parents=True)
+    (tmp_path / "run" / "recipe.json").write_text("{}")
+    with pytest.raises(UserError, match="already exists"):
+        run(*TINY, "--out", tmp_path / "run")
+    with pytest.raises(UserError, match="already exists"):
+        app([*TINY, "--out", str(tmp_path / "run")], standalone_mode=False)
+    assert capsys.readouterr().out == ""

@@ -10,10 +10,10 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'eqr[cluste
 
 from eqr.cluster import evaluate as on_ray
 from eqr.data.generated import generate
-from eqr.measure import evaluate as module
-from eqr.measure.evaluate import BudgetSweep, evaluate
-from eqr.measure.table import WALL
-from eqr.solve import load_reasoner
+from eqr.results import evaluate as module
+from eqr.results.evaluate import BudgetSweep, evaluate
+from eqr.results.table import WALL
+from eqr.solve import load
 from eqr.tasks import task_named
 
 SWEEP = BudgetSweep.asked([2, 4], [1, 3], halt="stable:1", select=["majority"])
@@ -36,14 +36,14 @@ def parts(folder):
 
 
 def without_times(said):
-    return [{**row.to_json(), "seconds": 0} for row in said.budgets]
+    return [row for row in said.rows if row.metric != "seconds"]
 
 
 def test_a_table_is_the_same_bit_for_bit_with_a_worker_killed(cluster, puzzles, tmp_path, monkeypatch):
     import ray
 
     monkeypatch.setattr(module, "part_size", lambda breadth: 8)
-    reasoner = load_reasoner("sudoku-9x9", device="cpu")  # large enough to be cut over threads
+    reasoner = load("sudoku-9x9", device="cpu")  # large enough to be cut over threads
     here = evaluate(reasoner, puzzles, SWEEP, tmp_path / "here", quiet=True)
     killed = []
 

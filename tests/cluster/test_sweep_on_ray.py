@@ -12,14 +12,13 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'eqr[cluster]'")
 
+
 from eqr.cluster.connect import connected
 from eqr.cluster.executor import RayExecutor
 from eqr.errors import UserError
-from eqr.experiments.board import Tally, watched
-from eqr.experiments.executor import JobOutcome
-from eqr.experiments.jobs import run_job
-from eqr.experiments.store import Store
-from eqr.experiments.sweep import LOOK, gathered, make_sweep, run_sweep
+from eqr.paper.executor import JobOutcome, Tally, counted, run_job
+from eqr.paper.store import Store
+from eqr.paper.sweep import MEASURED, gathered, make_sweep, run_sweep
 from eqr.recipes import recipe_named
 
 SETTINGS = [
@@ -58,7 +57,7 @@ def test_twelve_runs_and_a_lost_node_end_as_on_one_machine(cluster, locally, tmp
 
     store, tally = Store(tmp_path / "store"), Tally()
     jobs, lost = TWELVE.plan().jobs, None
-    for _ in watched(jobs, RayExecutor(ray), store, tally, quiet=True):
+    for _ in counted(jobs, RayExecutor(ray), store, tally, quiet=True):
         if lost is None:  # with two more nodes at work on others
             lost = cluster.worker_nodes.copy().pop()
             cluster.remove_node(lost, allow_graceful=False)
@@ -69,33 +68,34 @@ def test_twelve_runs_and_a_lost_node_end_as_on_one_machine(cluster, locally, tmp
     assert gathered(TWELVE, store) == gathered(TWELVE, locally)
 
 
-def test_a_killed_worker_goes_on_from_its_checkpoint_at_an_address(cluster, tmp_path, monkeypatch):
+def test_a_killed_worker_goes_on_from_its_checkpoint(cluster, tmp_path, monkeypatch):
     import ray
 
     from eqr.cluster import executor as module
 
-    monkeypatch.setattr(module, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(module, "ASK_EVERY", 0.0)
     long = make_sweep(RECIPE.replace(steps=400), ["seed=0"])
-    job, address = long.points[0].job, f"file://{tmp_path / 'far'}"
+    job = long.points[0].job
     expected, store = Store(tmp_path / "expected"), Store(tmp_path / "store")
     run_job(job, expected)
     steps = []
 
     class Kill:
-        def update(self, running, waiting) -> None:
-            there = [path.stem for path in (tmp_path / "far" / job.key).rglob("step-*.safetensors")]
-            if there and not steps and store[job.key].place():
-                steps.append(int(max(there).removeprefix("step-")))
+        def __call__(self, running, waiting) -> None:
+            there = [path.stem for path in store[job.key].folder.rglob("step-*.safetensors")]
+            last = max((int(name.removeprefix("step-")) for name in there), default=0)
+            if last and not steps and store[job.key].place():
+                steps.append(last)
                 os.kill(int(store[job.key].place().rpartition(" ")[2]), signal.SIGKILL)
 
-    executor = RayExecutor(ray, address)
+    executor = RayExecutor(ray)
     (outcome,) = executor.run([job], store, Kill(), until=float("inf"))
     assert (outcome.failed, outcome.stopped) == (None, False)
     assert steps
     assert 0 < steps[0] < 400
     name = "model.safetensors"
     assert (store[job.key].run.last / name).read_bytes() == (expected[job.key].run.last / name).read_bytes()
-    assert store[job.key].found(LOOK).numbers == expected[job.key].found(LOOK).numbers
+    assert store[job.key].output(MEASURED).numbers == expected[job.key].output(MEASURED).numbers
 
 
 DRIVER = """
@@ -132,7 +132,7 @@ def test_nodes_that_do_not_see_the_store_are_told(cluster, tmp_path, monkeypatch
     from eqr.cluster import executor
 
     monkeypatch.setattr(executor.Path, "touch", lambda self: None)
-    with pytest.raises(UserError, match=r"does not see .*--shared"):
+    with pytest.raises(UserError, match=r"does not see .*--store"):
         list(RayExecutor(ray).run(TWELVE.plan().jobs[:1], Store(tmp_path), Kept(), until=float("inf")))
 
 
@@ -142,7 +142,7 @@ class Kept:
     def __init__(self) -> None:
         self.places: set[str] = set()
 
-    def update(self, running, waiting) -> None:
+    def __call__(self, running, waiting) -> None:
         self.places |= {job.label for job in running}
 
 
@@ -151,7 +151,7 @@ def test_another_code_on_a_node_is_told(cluster, tmp_path, monkeypatch):
 
     from eqr.cluster import executor
 
-    monkeypatch.setattr(executor, "code_version", lambda: "0+other")
+    monkeypatch.setattr(executor, "described", lambda: "0+other")
     with pytest.raises(UserError, match=r"has eqr .*0\+other; install the same"):
         list(RayExecutor(ray).run(TWELVE.plan().jobs[:1], Store(tmp_path), Kept(), until=float("inf")))
 

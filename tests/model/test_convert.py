@@ -11,16 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fixtures import NAMES, recording
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from eqr.cli.import_ import app
+from eqr.cli.convert import app
 from eqr.errors import UserError
-from eqr.model.config import Path as Wrappers
-from eqr.model.config import Positions, RandomStart
+from eqr.model.config import Positions
 from eqr.model.convert import Grid, convert
+from eqr.model.operator import Perturbation
 from eqr.model.reasoner import Reasoner
+from eqr.model.state import RandomStart
+from fixtures import NAMES, recording
 
 
 def settings_file(folder: Path, settings: dict[str, object], *, yaml: bool = False) -> Path:
@@ -101,7 +102,7 @@ def test_an_eqr_config_becomes_ours(tmp_path):
     torch.save(run.weights, tmp_path / "w.pth")
     extra = {"noise_scale": 0.01, "H_init_std": 0.5, "pos_encodings": "rope"}
     config = convert(tmp_path / "w.pth", settings_file(tmp_path, {**run.settings, **extra})).config
-    assert config.path == Wrappers(damping=0.05, noise=0.01)
+    assert config.path == Perturbation(damping=0.05, noise=0.01)
     assert config.start == RandomStart(answer=0.5, scratch=1.0)
     assert config.positions is Positions.NONE  # what the originals do with rotary beside the token mixer
 

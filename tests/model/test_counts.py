@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from eqr.model.config import Feedforward, FixedStart, ReasonerConfig, SingleState, TwoLevel
+from eqr.model.config import ReasonerConfig
 from eqr.model.mixers import Attention
+from eqr.model.operator import Feedforward, SingleState, TwoLevel
 from eqr.model.reasoner import Reasoner
+from eqr.model.state import FixedStart
 
 SUDOKU = {"rows": 9, "columns": 9, "vocabulary": 11}
 MAZE = {"rows": 30, "columns": 30, "vocabulary": 6, "width": 128, "blocks": 1, "mixer": Attention()}

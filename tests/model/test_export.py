@@ -8,12 +8,13 @@ import torch
 from typer.testing import CliRunner
 
 from eqr.cli import app
-from eqr.model.config import CandidateSites, RandomStart, ReasonerConfig, SingleState, TwoLevel
-from eqr.model.config import Path as Dynamics
+from eqr.model.config import CandidateSites, ReasonerConfig
 from eqr.model.counters import row_key
 from eqr.model.export import erfinv_by_newton, export_onnx, export_programs, graphs
-from eqr.model.mixers import Groups
+from eqr.model.operator import Perturbation, SingleState, TwoLevel
 from eqr.model.reasoner import Reasoner
+from eqr.model.state import RandomStart
+from eqr.model.structured import Groups
 from eqr.solve import Budget, HaltHead, rollout
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="pip install -e '.[export]'")
@@ -28,7 +29,7 @@ SMALL = ReasonerConfig(
     blocks=1,
     round_hidden_to=8,
     recurrence=TwoLevel(cycles=2, scratch=1),
-    path=Dynamics(damping=0.1, noise=0.02),
+    path=Perturbation(damping=0.1, noise=0.02),
 )
 
 
@@ -106,7 +107,7 @@ def test_the_manifest_says_what_a_reader_needs(folder):
 
 def test_models_of_one_state_and_of_families_trace_too():
     single = SMALL.replace(
-        recurrence=SingleState(cycles=1, applications=2), path=Dynamics(), identities=3, identity_tokens=1
+        recurrence=SingleState(cycles=1, applications=2), path=Perturbation(), identities=3, identity_tokens=1
     )
     embed, start, cycle, read = graphs(Reasoner(single).requires_grad_(False))
     assert embed.inputs == ("puzzles", "identities")

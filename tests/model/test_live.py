@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from eqr.cpu import segment as kernels
+from eqr.backends.cpu import backend
+from eqr.backends.cpu import segment as kernels
+from eqr.backends.cpu.backend import advance
 from eqr.errors import UserError
-from eqr.model import fast
-from eqr.model.config import CandidateSites, Path, ReasonerConfig
-from eqr.model.fast import advance
-from eqr.model.mixers import Groups
+from eqr.model.config import CandidateSites, ReasonerConfig
+from eqr.model.operator import Perturbation
 from eqr.model.reasoner import IMPOSSIBLE, Reasoner
 from eqr.model.state import State
+from eqr.model.structured import Groups
 from eqr.model.systems import eqr
 from eqr.tasks import task_named
 
@@ -19,7 +20,7 @@ TASK = task_named("sudoku-6x6")
 SIZES = {"width": 16, "cycles": 2, "scratch": 2, "round_hidden_to": 8, "blocks": 1}
 CONFIG = eqr(TASK, mixer=Groups(hidden=40), sites=CandidateSites(live=True), **SIZES)
 ROWS = 7
-NOISY = Path(damping=0.05, noise=0.1)
+NOISY = Perturbation(damping=0.05, noise=0.1)
 
 
 def puzzles(rows: int = ROWS) -> np.ndarray:
@@ -45,12 +46,12 @@ def by_hand(puzzle: np.ndarray) -> np.ndarray:
 
 def test_givens_rule_out_their_cell_and_their_like_in_each_group():
     model, grids = Reasoner(CONFIG), puzzles(2)
-    x = model.embed(torch.from_numpy(grids))
+    x = model.embed_tokens(torch.from_numpy(grids))
     for row, puzzle in enumerate(grids):
         there = (x[:, row] != 0).any(-1).view(36, 6).numpy()
         assert np.array_equal(there, by_hand(puzzle))
         assert there[puzzle >= 2].sum() == (puzzle >= 2).sum()
-        open_sites = model.rules.open(x)[:, row, 0].view(36, 6).numpy()
+        open_sites = model.live.open(x)[:, row, 0].view(36, 6).numpy()
         assert not open_sites[puzzle >= 2].any()
         assert not (open_sites & ~there).any()
 
@@ -64,9 +65,9 @@ def test_carrying_open_sites_alone_equals_masking_the_others(monkeypatch, tracke
 
     def numbers() -> list[torch.Tensor]:
         keys = torch.arange(ROWS) * 7919
-        x = model.embed(torch.from_numpy(puzzles())).detach().requires_grad_()
-        old = State(*(z.requires_grad_() for z in model.start(x.detach(), keys).tensors()))
-        new = advance(model, old, x, keys, keys * 0, path=NOISY, tracked=tracked)
+        x = model.embed_tokens(torch.from_numpy(puzzles())).detach().requires_grad_()
+        old = State(*(z.requires_grad_() for z in model.initial_state(x.detach(), keys).tensors()))
+        new = advance(model, old, x, keys, keys * 0, perturbation=NOISY, tracked=tracked)
         inputs = (*old.tensors(), x, *model.stack.parameters())
         loss = sum((z * torch.linspace(-1, 1, z.numel()).view_as(z)).sum() for z in new.tensors())
         found = torch.autograd.grad(loss, inputs, allow_unused=True)
@@ -75,7 +76,7 @@ def test_carrying_open_sites_alone_equals_masking_the_others(monkeypatch, tracke
 
     found = numbers()
     assert runs
-    monkeypatch.setattr(fast, "_has_kernels", lambda *_: False)
+    monkeypatch.setattr(backend, "has_kernels", lambda *_: False)
     wanted = numbers()
     assert len(runs) == 1
     for one, other in zip(found, wanted, strict=True):  # two ways to round, amplified by a whole segment
@@ -86,10 +87,10 @@ def test_what_is_ruled_out_stays_nothing_and_is_never_chosen():
     model, grids = Reasoner(CONFIG), puzzles()
     keys = torch.arange(ROWS)
     with torch.no_grad():
-        x = model.embed(torch.from_numpy(grids))
-        state = model.start(x, keys)
+        x = model.embed_tokens(torch.from_numpy(grids))
+        state = model.initial_state(x, keys)
         for depth in range(3):
-            state = advance(model, state, x, keys, keys * 0 + depth, path=NOISY)
+            state = advance(model, state, x, keys, keys * 0 + depth, perturbation=NOISY)
         logits = model.decode(state)
     out = ~(x != 0).any(-1)
     assert all((latent[out] == 0).all() for latent in state.tensors())
@@ -107,13 +108,13 @@ def test_a_symmetry_of_the_puzzle_permutes_the_trajectory():
     renamed = np.argsort(symmetry.tokens[0, 2:])
     sites = torch.from_numpy((symmetry.cells[0][:, None] * 6 + renamed[None, :]).reshape(-1))
     keys = torch.tensor([5])
-    x, x_moved = (model.embed(torch.from_numpy(grid)) for grid in (puzzle, symmetry.apply(puzzle)))
+    x, x_moved = (model.embed_tokens(torch.from_numpy(grid)) for grid in (puzzle, symmetry.apply(puzzle)))
     assert torch.equal(x[sites], x_moved)
-    state = model.start(x, keys)
+    state = model.initial_state(x, keys)
     turned = State(*(latent[sites] for latent in state.tensors()))
     for _ in range(3):
-        state = model.segment(state, x, keys, keys * 0, path=Path(damping=0.05))
-        turned = model.segment(turned, x_moved, keys, keys * 0, path=Path(damping=0.05))
+        state = model.segment(state, x, keys, keys * 0, perturbation=Perturbation(damping=0.05))
+        turned = model.segment(turned, x_moved, keys, keys * 0, perturbation=Perturbation(damping=0.05))
     assert torch.allclose(state.answer[sites], turned.answer, atol=1e-9)
 
 
@@ -121,7 +122,7 @@ def test_configs_say_live_only_where_it_holds():
     old = eqr(TASK, mixer=Groups(), sites=CandidateSites(), **SIZES)
     assert old.to_json()["sites"] == {"first": 2}
     assert ReasonerConfig.from_json(CONFIG.to_json()) == CONFIG != old.replace(mixer=CONFIG.mixer)
-    with pytest.raises(ValueError, match="live needs the groups mixer"):
+    with pytest.raises(ValueError, match="live needs the groups or the rules mixer"):
         eqr(TASK, sites=CandidateSites(live=True), **SIZES)
 
 

@@ -13,12 +13,12 @@ import copy
 
 import pytest
 import torch
-from fixtures import NAMES, Recording, keys_of, recording, reference_of
 from torch import Tensor
 
-from eqr.cpu.row_executor import one_thread
+from eqr.backends.cpu.row_executor import one_thread
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
+from fixtures import NAMES, Recording, keys_of, recording, reference_of
 from reference import Latents
 
 TOLERANCE = 1e-5

@@ -3,43 +3,45 @@
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from fixtures import NOISY, keys_of, puzzles_of, small, variants
 
+import eqr
 from eqr.errors import UserError
-from eqr.model.config import (
+from eqr.model.counters import choose_noise, noise_vectors, row_key
+from eqr.model.operator import (
     STILL,
+    Applications,
+    Damped,
     Move,
-    Path,
-    RandomStart,
+    Perturbation,
     SingleState,
     TwoLevel,
+    run_segment,
 )
-from eqr.model.counters import NoiseBank, row_key
-from eqr.model.operator import Accelerated, Damped, Numbered, Wrapped, run_segment
 from eqr.model.reasoner import Reasoner
-from eqr.model.state import State
+from eqr.model.state import RandomStart, State
+from fixtures import NOISY, keys_of, puzzles_of, small, variants
 
 ROWS = 4
 
 
 def begin(model: Reasoner, rows: int = ROWS):
-    x = model.embed(puzzles_of(model.config, rows))
+    x = model.embed_tokens(puzzles_of(model.config, rows))
     keys, depths = keys_of(rows)
-    return x, keys, depths, model.start(x, keys)
+    return x, keys, depths, model.initial_state(x, keys)
 
 
 @pytest.mark.parametrize(("name", "config"), list(variants().items()), ids=lambda value: str(value)[:40])
 def test_every_system_runs_a_segment_forward_and_backward(name, config):
     model = Reasoner(config)
     identities = torch.arange(ROWS) % max(config.identities, 1)
-    x = model.embed(puzzles_of(config, ROWS), model.identity_vectors(identities))
+    x = model.embed_tokens(puzzles_of(config, ROWS), model.identity_vectors(identities))
     keys, depths = keys_of(ROWS)
-    state = model.start(x, keys)
+    state = model.initial_state(x, keys)
     after = model.segment(state, x, keys, depths)
     reading = model.read(after, state)
     assert reading.logits.shape == (ROWS, config.cells, config.vocabulary)
@@ -78,7 +80,7 @@ def test_a_contraction_reaches_its_known_fixed_point():
     state = State(torch.randn_like(x), torch.randn_like(x))
     moves = TwoLevel(cycles=3, scratch=6).moves()
     for _ in range(12):
-        state = run_segment(state, x, moves, Wrapped(answer=answer, scratch=scratch))
+        state = run_segment(state, x, moves, Applications(answer=answer, scratch=scratch))
     assert torch.allclose(state.answer, x / 3, atol=1e-6)
     assert torch.allclose(state.scratch, 2 * x / 3, atol=1e-6)
 
@@ -94,10 +96,10 @@ def test_a_start_depends_only_on_seed_puzzle_and_restart():
     keys = torch.tensor([row_key(seed, puzzle, restart) for seed in (0, 1) for restart in (0, 1)])
     assert len(set(keys.tolist())) == 4
     assert row_key(0, puzzle, 0) != row_key(0, np.array([0, 0, 0, 0, 0, 1]), 0)
-    x = model.embed(puzzles_of(model.config, 4))
-    together = model.start(x, keys)
+    x = model.embed_tokens(puzzles_of(model.config, 4))
+    together = model.initial_state(x, keys)
     for row in (3, 1):
-        alone = model.start(x[:, :1] * 2, keys[row : row + 1])
+        alone = model.initial_state(x[:, :1] * 2, keys[row : row + 1])
         for all_rows, one in zip(together.tensors(), alone.tensors(), strict=True):
             assert torch.equal(all_rows[:, row : row + 1], one)
     assert not torch.equal(together.answer, together.scratch)
@@ -115,7 +117,7 @@ def test_a_key_stands_for_the_puzzle_and_its_identity_however_they_are_held():
 def test_random_starts_have_unit_spread_and_bounded_support():
     model = Reasoner(small("eqr", start=RandomStart(answer=1.0, scratch=0.5)))
     rows = 4096
-    state = model.start(model.embed(puzzles_of(model.config, rows)), torch.arange(rows))
+    state = model.initial_state(model.embed_tokens(puzzles_of(model.config, rows)), torch.arange(rows))
     assert state.answer.std().item() == pytest.approx(1.0, abs=2e-3)
     assert state.answer.mean().item() == pytest.approx(0.0, abs=3e-3)
     assert state.scratch.std().item() == pytest.approx(0.5, abs=1e-3)
@@ -128,59 +130,36 @@ def test_zero_scale_starts_from_zeros():
 
 
 def test_noise_is_standard_normal_and_fresh():
-    bank = NoiseBank(32)
-    keys = torch.arange(500)
-    first, second = (bank.vectors[chosen] for chosen in bank.choose(keys, 2, tokens=20))
+    vectors, keys = noise_vectors(32, torch.device("cpu")), torch.arange(500)
+    first, second = (vectors[chosen] for chosen in choose_noise(keys, keys * 0, 2, 20))
     assert first.std().item() == pytest.approx(1.0, abs=0.01)
     assert first.mean().item() == pytest.approx(0.0, abs=0.01)
     for one, other in ((first, second), (first[:, :-1], first[:, 1:]), (first[:-1], first[1:])):
         assert (one * other).mean().abs() < 0.01
 
 
-def test_a_wrapper_may_apply_what_it_wraps_more_than_once():
+def test_a_perturbation_of_ones_own_may_apply_what_it_is_around_more_than_once():
     """A midpoint rule around noise: each application's two calls draw the same noise."""
-    model = Reasoner(small("eqr", path=Path(noise=0.1)))
+    model = Reasoner(small("eqr", path=Perturbation(noise=0.1)))
     x, keys, depths, state = begin(model)
 
-    @dataclass(frozen=True)
-    class Midpoint:
-        application: Numbered
+    class Midpoint(Perturbation):
+        def around(self, application, noise):
+            inner = super().around(application, noise)
 
-        def __call__(self, z, condition, index):
-            middle = torch.lerp(z, self.application(z, condition, index), 0.5)
-            return self.application(middle, condition, index)
+            def twice(z, condition, index):
+                return inner(torch.lerp(z, inner(z, condition, index), 0.5), condition, index)
 
-    twice = model.wrapped_by(Midpoint)
+            return twice
+
+    twice = model.perturbed_by(Midpoint(noise=0.1))
     one, again, plain = (m.segment(state, x, keys, depths) for m in (twice, twice, model))
     assert torch.equal(one.answer, again.answer)
     assert not torch.equal(one.answer, plain.answer)
+    given = model.segment(state, x, keys, depths, perturbation=Midpoint(noise=0.1))
+    assert torch.equal(given.answer, one.answer)
     assert torch.equal(model.segment(state, x, keys, depths).answer, plain.answer), "the model itself changed"
     assert twice.stack is model.stack
-
-
-def test_acceleration_reaches_the_fixed_point_of_a_linear_map_sooner_row_by_row():
-    torch.manual_seed(0)
-    rates = torch.tensor([0.9, 0.5]).view(1, 2, 1) * torch.linspace(0.5, 1.0, 3)
-
-    def towards(z, condition, index):
-        return condition + rates * (z - condition)
-
-    rest, begun = torch.randn(1, 2, 3), torch.randn(1, 2, 3)
-
-    def after(application, *conditions):
-        z = begun
-        for index, condition in enumerate(conditions):
-            z = application(z, condition, index)
-        return z
-
-    far = (after(towards, *[rest] * 8) - rest).norm()
-    near = (after(Accelerated(towards, memory=4), *[rest] * 8) - rest).norm()
-    assert near < 0.05 * far
-    changing = [rest, rest + 1, rest + 2]
-    assert torch.equal(after(Accelerated(towards, memory=4), *changing), after(towards, *changing))
-    together = after(Accelerated(towards, memory=4), *[rest] * 5)
-    rates, rest, begun = rates[:, 1:], rest[:, 1:], begun[:, 1:]
-    assert torch.allclose(after(Accelerated(towards, memory=4), *[rest] * 5), together[:, 1:], atol=1e-6)
 
 
 def test_noise_does_not_depend_on_neighbours_but_on_depth():
@@ -190,8 +169,8 @@ def test_noise_does_not_depend_on_neighbours_but_on_depth():
         together = model.segment(state, x, keys, depths)
         alone = model.segment(state.chunk(slice(2, 3)), x[:, 2:3], keys[2:3], depths[2:3])
         later = model.segment(state, x, keys, depths + 1)
-        still = model.segment(state, x, keys, depths, path=STILL)
-        other_still = model.segment(state, x, keys + 1, depths + 1, path=STILL)
+        still = model.segment(state, x, keys, depths, perturbation=STILL)
+        other_still = model.segment(state, x, keys + 1, depths + 1, perturbation=STILL)
     assert torch.allclose(together.answer[:, 2:3], alone.answer, atol=1e-4)
     assert not torch.allclose(together.answer, later.answer, atol=1e-2)
     assert not torch.allclose(together.answer, still.answer, atol=1e-2)
@@ -201,7 +180,7 @@ def test_noise_does_not_depend_on_neighbours_but_on_depth():
 def test_learned_noise_must_be_there_to_be_used():
     model = Reasoner(small("eqr"))
     with pytest.raises(UserError, match="learned noise"):
-        model.segment(*reorder(begin(model)), path=NOISY.replace(learned_noise=True))
+        model.segment(*reorder(begin(model)), perturbation=NOISY.replace(learned_noise=True))
 
 
 def test_learned_noise_starts_where_the_fixed_scale_is_and_decays_to_it():
@@ -220,7 +199,7 @@ def reorder(parts):
 
 def test_rows_of_a_wrong_size_are_refused():
     with pytest.raises(UserError, match="reads 6 cells"):
-        Reasoner(small("eqr")).embed(torch.ones(2, 5, dtype=torch.long))
+        Reasoner(small("eqr")).embed_tokens(torch.ones(2, 5, dtype=torch.long))
 
 
 def test_compilers_can_take_the_whole_segment():
@@ -244,12 +223,12 @@ import torch
 from fixtures import *
 for name in ("eqr", "hrm", "urm"):
     model = Reasoner(small(name))
-    x = model.embed(puzzles_of(model.config, 3))
+    x = model.embed_tokens(puzzles_of(model.config, 3))
     keys, depths = keys_of(3)
-    state = model.start(x, keys)
+    state = model.initial_state(x, keys)
     exact = model.read(model.segment(state, x, keys, depths), state).logits
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        x = model.embed(puzzles_of(model.config, 3))
+        x = model.embed_tokens(puzzles_of(model.config, 3))
         after = model.segment(state, x, keys, depths, tracked=2)
         reading = model.read(after, state)
     reading.logits.float().square().mean().backward()
@@ -257,8 +236,8 @@ for name in ("eqr", "hrm", "urm"):
     assert reading.halt.dtype == torch.float32
     assert (reading.logits - exact).abs().mean() < 0.3, name
     model = model.bfloat16()
-    x = model.embed(puzzles_of(model.config, 3))
-    state = model.start(x, keys)
+    x = model.embed_tokens(puzzles_of(model.config, 3))
+    state = model.initial_state(x, keys)
     after = model.segment(state, x, keys, depths)
     assert after.answer.dtype == torch.bfloat16
     assert model.read(after, state).residual.dtype == torch.float32
@@ -272,3 +251,30 @@ def test_bfloat16_by_autocast_and_by_conversion():
     environment = {**os.environ, "PYTHONPATH": here, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16"}
     run = subprocess.run([sys.executable, "-c", BFLOAT16], env=environment, capture_output=True, text=True)
     assert run.stdout == "fine\n", run.stderr[-2000:]
+
+
+SOURCE = Path(eqr.__file__).parent
+CORE = {"reasoner", "state", "operator", "layers", "mixers"}
+"""Where the equation stands, from embedding to reading."""
+ASIDE = {"config", "counters", "definitions"}
+"""Sizes, random numbers by counting, the mark of what a backend may compute otherwise."""
+
+
+def test_a_reader_needs_five_files_from_the_embedding_to_the_reading():
+    model = Reasoner(small("eqr", path=NOISY))
+    run: set[str] = set()
+
+    def note(frame, event, _):
+        place = Path(frame.f_code.co_filename)
+        if event == "call" and place.is_relative_to(SOURCE):
+            run.add(place.stem)
+
+    sys.setprofile(note)
+    try:
+        keys, depths = keys_of(2)
+        x = model.embed_tokens(puzzles_of(model.config, 2))
+        z = model.initial_state(x, keys)
+        model.read(model.segment(z, x, keys, depths), z)
+    finally:
+        sys.setprofile(None)
+    assert run - ASIDE == CORE

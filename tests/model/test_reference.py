@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from fixtures import STRUCTURED, keys_of, puzzles_of, reference_of, variants
 from torch import Tensor
 
-from eqr.cpu.row_executor import one_thread
+from eqr.backends.cpu.row_executor import one_thread
 from eqr.model.config import Positions, ReasonerConfig
-from eqr.model.mixers import Groups
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
+from eqr.model.structured import Groups
+from fixtures import STRUCTURED, keys_of, puzzles_of, reference_of, variants
 from reference import Latents
 
 ROWS = 3
@@ -50,7 +50,7 @@ def embedded(model: Reasoner) -> tuple[Tensor, Tensor]:
     if model.config.sites is not None:
         puzzles[:, 1::3], puzzles[:, 2::3] = 1, 1  # blanks, so that candidates are left
     vectors = None if identities is None else model.identity_vectors(identities)
-    ours = model.embed(puzzles, vectors).transpose(0, 1)
+    ours = model.embed_tokens(puzzles, vectors).transpose(0, 1)
     return ours, reference_of(model).embed(puzzles, identities)
 
 
@@ -73,7 +73,7 @@ def test_inputs_and_starts(name):
     keys, _ = keys_of(ROWS)
     ours, theirs = embedded(model)
     assert close(ours, theirs, 1e-6)
-    state = model.start(ours.transpose(0, 1), keys)
+    state = model.initial_state(ours.transpose(0, 1), keys)
     latents = reference_of(model).start(theirs, keys.tolist())
     assert (state.scratch is None) == (latents.scratch is None)
     assert close(state.answer.transpose(0, 1), latents.answer, 1e-5)
@@ -104,7 +104,7 @@ def test_a_segment_with_its_damping_and_noise(name):
     single = made(CONFIGS[name])
     double = copy.deepcopy(single).double()
     with torch.no_grad():
-        state = single.start(embedded(single)[0].transpose(0, 1), keys_of(ROWS)[0])
+        state = single.initial_state(embedded(single)[0].transpose(0, 1), keys_of(ROWS)[0])
         wide = State(*(latent.double() for latent in state.tensors()))
         for model, begun, tolerance in ((double, wide, exact(single.config)), (single, state, 2e-3)):
             for ours, theirs in zip(*both(model, begun), strict=True):
@@ -116,7 +116,7 @@ def test_a_segment_with_its_damping_and_noise(name):
 def test_gradients_of_every_weight(name, tracked):
     model = made(CONFIGS[name]).double()
     with torch.no_grad():
-        state = model.start(embedded(model)[0].transpose(0, 1), keys_of(ROWS)[0])
+        state = model.initial_state(embedded(model)[0].transpose(0, 1), keys_of(ROWS)[0])
     weights = dict(model.named_parameters())
     losses = [
         logits.square().mean() + halt.double().mean()
@@ -136,7 +136,7 @@ def test_gradients_by_the_kernels(name):
     model = made(CONFIGS[name])
     wide = copy.deepcopy(model).double()
     with torch.no_grad():
-        state = model.start(embedded(model)[0].transpose(0, 1), keys_of(ROWS)[0])
+        state = model.initial_state(embedded(model)[0].transpose(0, 1), keys_of(ROWS)[0])
     logits = both(model, state, 2)[0][1]
     exact_logits = both(wide, State(*(z.double() for z in state.tensors())), 2)[1][1]
     labels = [label for label, _ in model.named_parameters() if not label.startswith(("halt", "starter"))]
@@ -152,7 +152,7 @@ def test_gradients_by_the_kernels(name):
 def test_a_window_of_no_applications_records_nothing():
     model = made(CONFIGS["trm"]).double()
     with torch.no_grad():
-        state = model.start(embedded(model)[0].transpose(0, 1), keys_of(ROWS)[0])
+        state = model.initial_state(embedded(model)[0].transpose(0, 1), keys_of(ROWS)[0])
     (answer, *_), (theirs, *_) = both(model, state, 0)
     assert not answer.requires_grad
     assert not theirs.requires_grad

@@ -3,17 +3,19 @@
 import numpy as np
 import pytest
 import torch
-from fixtures import SIZES, STRUCTURED
 
 from eqr.errors import UserError
-from eqr.measure.accounting import flops_per_block
-from eqr.model.config import CandidateSites, Path, ReasonerConfig
+from eqr.model.config import CandidateSites, ReasonerConfig
 from eqr.model.lookup import local_model, shipped
-from eqr.model.mixers import Attention, Groups, Neighbours, Tokens
+from eqr.model.mixers import Attention, Tokens
+from eqr.model.operator import Perturbation
 from eqr.model.reasoner import IMPOSSIBLE, Reasoner
 from eqr.model.state import State
+from eqr.model.structured import Groups, Neighbours
 from eqr.model.systems import eqr
+from eqr.results.costs import flops_per_block
 from eqr.tasks import task_named
+from fixtures import SIZES, STRUCTURED
 
 ROWS = 5
 
@@ -25,9 +27,9 @@ def puzzles(config: ReasonerConfig, rows: int = ROWS) -> torch.Tensor:
 
 
 def begin(model: Reasoner, rows: int = ROWS):
-    x = model.embed(puzzles(model.config, rows))
+    x = model.embed_tokens(puzzles(model.config, rows))
     keys, depths = torch.arange(rows) * 7919, torch.zeros(rows, dtype=torch.long)
-    return x, keys, depths, model.start(x, keys)
+    return x, keys, depths, model.initial_state(x, keys)
 
 
 @pytest.mark.parametrize("name", ["candidates", "groups of cells"])
@@ -52,13 +54,13 @@ def test_a_symmetry_of_the_puzzle_permutes_the_trajectory():
     renamed = np.argsort(symmetry.tokens[0, 2:])
     sites = (symmetry.cells[0][:, None] * symbols + renamed[None, :]).reshape(-1)
     keys, depths = torch.tensor([5]), torch.tensor([0])
-    x, x_moved = (model.embed(torch.from_numpy(grid)) for grid in (puzzle, moved))
+    x, x_moved = (model.embed_tokens(torch.from_numpy(grid)) for grid in (puzzle, moved))
     assert torch.equal(x[torch.from_numpy(sites)], x_moved)
-    state = model.start(x, keys)
+    state = model.initial_state(x, keys)
     turned = State(*(latent[torch.from_numpy(sites)] for latent in state.tensors()))
     for _ in range(3):
-        state = model.segment(state, x, keys, depths, path=Path(damping=0.05))
-        turned = model.segment(turned, x_moved, keys, depths, path=Path(damping=0.05))
+        state = model.segment(state, x, keys, depths, perturbation=Perturbation(damping=0.05))
+        turned = model.segment(turned, x_moved, keys, depths, perturbation=Perturbation(damping=0.05))
     assert torch.allclose(state.answer[torch.from_numpy(sites)], turned.answer, atol=1e-9)
     assert np.array_equal(
         symmetry.apply(model.decode(state).argmax(-1).numpy().astype(np.uint8)),
@@ -100,18 +102,18 @@ def test_weights_run_on_other_sizes():
 def test_candidates_are_told_what_their_cell_holds():
     model = Reasoner(STRUCTURED["candidates"])
     grid = torch.tensor([[1, 3, *[1] * 14]])  # the second cell holds symbol 2
-    x = model.embed(grid).view(16, 4, 16)
+    x = model.embed_tokens(grid).view(16, 4, 16)
     vectors = model.embedding * 4.0
     assert torch.equal(x[0], vectors[1].expand(4, 16))
     assert torch.equal(x[1], torch.stack([vectors[2 if symbol == 1 else 3] for symbol in range(4)]))
-    logits = model.decode(model.start(model.embed(grid), torch.tensor([0])))
+    logits = model.decode(model.initial_state(model.embed_tokens(grid), torch.tensor([0])))
     assert logits.shape == (1, 16, 6)
     assert (logits[..., :2] == IMPOSSIBLE).all()
     assert (logits.argmax(-1) >= 2).all()
 
 
 def test_groups_pool_and_answer_their_members_only():
-    members = STRUCTURED["candidates"].families()
+    members = STRUCTURED["candidates"].mixer.families(STRUCTURED["candidates"])
     assert {name: table.shape for name, table in members.items()} == {
         "cell": (16, 4),
         "line": (32, 4),

@@ -4,15 +4,17 @@ from functools import partial
 
 import pytest
 import torch
-from fixtures import keys_of, puzzles_of, small
-from torch import Tensor
+from torch import Tensor, nn
 
-from eqr.model import systems
-from eqr.model.config import STILL, CandidateSites, Path, Positions, ReasonerConfig
-from eqr.model.mixers import Attention, Groups, Neighbours, Tokens
+from eqr.model import counters, systems
+from eqr.model.config import CandidateSites, Positions, ReasonerConfig
+from eqr.model.mixers import Attention, Tokens
+from eqr.model.operator import STILL, Perturbation
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
+from eqr.model.structured import Groups, Neighbours
 from eqr.tasks import task_named
+from fixtures import keys_of, puzzles_of, small
 
 ROWS = 3
 
@@ -36,15 +38,15 @@ def model(request) -> Reasoner:
     return Reasoner(CONFIGS[request.param], seed=2)
 
 
-def prepare(model: Reasoner, path: Path | None = None):
+def prepare(model: Reasoner, perturbation: Perturbation | None = None):
     """Return the segment as a function of its states, and where to begin."""
     keys, depths = keys_of(ROWS)
-    x = model.embed(puzzles_of(model.config, ROWS)).detach()
+    x = model.embed_tokens(puzzles_of(model.config, ROWS)).detach()
 
     def segment(*latents: Tensor) -> tuple[Tensor, ...]:
-        return model.segment(State(*latents), x, keys, depths, path=path).tensors()
+        return model.segment(State(*latents), x, keys, depths, perturbation=perturbation).tensors()
 
-    return segment, model.start(x, keys).tensors()
+    return segment, model.initial_state(x, keys).tensors()
 
 
 def directions(like: tuple[Tensor, ...], count: int = 1) -> list[tuple[Tensor, ...]]:
@@ -99,16 +101,35 @@ def test_states_by_vmap(model):
         )
 
 
-def loss(model: Reasoner, weights: dict[str, Tensor], puzzles: Tensor) -> Tensor:
-    logits = torch.func.functional_call(model, weights, (puzzles,), {"depth": 1})
+class Unrolled(nn.Module):
+    """Embed puzzles, run some segments from the start and return the logits: a model as one function."""
+
+    def __init__(self, reasoner: Reasoner, *, depth: int) -> None:
+        super().__init__()
+        self.reasoner, self.depth = reasoner, depth
+
+    def forward(self, puzzles: Tensor, keys: Tensor | None = None) -> Tensor:
+        """Without keys every row starts and is perturbed alike."""
+        model = self.reasoner
+        keys = torch.zeros_like(puzzles[:, 0], dtype=torch.int64) if keys is None else keys
+        x = model.embed_tokens(puzzles)
+        state = model.initial_state(x, keys)
+        for segment in range(self.depth):
+            state = model.segment(state, x, keys, torch.full_like(keys, segment))
+        return model.decode(state)
+
+
+def loss(whole: Unrolled, weights: dict[str, Tensor], puzzles: Tensor) -> Tensor:
+    logits = torch.func.functional_call(whole, weights, (puzzles,))
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), puzzles.flatten())
 
 
 def test_the_gradient_of_weights_by_functional_call(model):
     puzzles = puzzles_of(model.config, ROWS).clamp(min=2)
-    weights = dict(model.named_parameters())
-    found = torch.func.grad(partial(loss, model), argnums=0)(weights, puzzles)
-    wanted = torch.autograd.grad(loss(model, weights, puzzles), list(weights.values()), allow_unused=True)
+    whole = Unrolled(model, depth=1)
+    weights = dict(whole.named_parameters())
+    found = torch.func.grad(partial(loss, whole), argnums=0)(weights, puzzles)
+    wanted = torch.autograd.grad(loss(whole, weights, puzzles), list(weights.values()), allow_unused=True)
     for (name, gradient), other in zip(found.items(), wanted, strict=True):
         assert torch.allclose(
             gradient, torch.zeros_like(gradient) if other is None else other, rtol=1e-3, atol=1e-4
@@ -118,24 +139,41 @@ def test_the_gradient_of_weights_by_functional_call(model):
 @pytest.mark.parametrize("name", ["tokens", "candidates"])
 def test_the_model_exports_as_one_graph_for_any_number_of_rows(name):
     model = Reasoner(CONFIGS[name], seed=2).requires_grad_(False)
-    rows = torch.export.Dim("rows", min=1, max=1024)
+    whole, rows = Unrolled(model, depth=1), torch.export.Dim("rows", min=1, max=1024)
     puzzles, keys = puzzles_of(model.config, ROWS), keys_of(ROWS)[0]
     program = torch.export.export(
-        model,
+        whole,
         (puzzles, keys),
-        {"depth": 1},
-        dynamic_shapes={"puzzles": {0: rows}, "keys": {0: rows}, "depth": None},
+        dynamic_shapes={"puzzles": {0: rows}, "keys": {0: rows}},
     )
     for count in (1, 5):
         given = puzzles_of(model.config, count, seed=1), keys_of(count)[0]
-        found, wanted = program.module()(*given, depth=1), model(*given, depth=1)
+        found, wanted = program.module()(*given), whole(*given)
         assert found.shape == (count, model.config.cells, model.config.vocabulary)
         assert torch.allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_without_keys_a_row_does_not_depend_on_its_place(model):
-    puzzles = puzzles_of(model.config, ROWS)
+    puzzles, whole = puzzles_of(model.config, ROWS), Unrolled(model, depth=1)
     with torch.no_grad():
-        together, alone = model(puzzles, depth=1), model(puzzles[1:2], depth=1)
+        together, alone = whole(puzzles), whole(puzzles[1:2])
     assert torch.allclose(together[1:2], alone, atol=1e-5)
-    assert model(puzzles, depth=1).requires_grad
+    assert whole(puzzles).requires_grad
+
+
+def test_transforms_take_a_state_for_what_it_holds(model):
+    _, start = prepare(model)
+    x, (tangent,) = model.embed(puzzles_of(model.config, ROWS)), directions(start)
+    _, along = torch.func.jvp(lambda z: model(z, x), (State(*start),), (State(*tangent),))
+    _, apart = torch.func.jvp(lambda *z: model(State(*z), x).tensors(), start, tangent)
+    assert all(torch.equal(a, b) for a, b in zip(along.tensors(), apart, strict=True))
+
+
+def test_noise_first_drawn_under_a_transform_is_numbers_afterwards(monkeypatch):
+    monkeypatch.setattr("eqr.model.counters._vectors", {})
+    model = Reasoner(CONFIGS["tokens"], seed=2)
+    segment, start = prepare(model)
+    torch.func.jvp(segment, start, start)
+    (vectors,) = counters._vectors.values()
+    assert vectors.data_ptr()
+    assert not vectors.requires_grad

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from fixtures import small
 from safetensors.torch import load_file, save_file
 
 from eqr.errors import UserError
 from eqr.model.convert import convert, convert_config
 from eqr.model.originals import Original, read_checkpoint
 from eqr.model.reasoner import Reasoner
+from fixtures import small
 
 SETTINGS = {"H_cycles": 2, "L_cycles": 2, "seq_len": 16, "num_heads": 4}
 

@@ -27,8 +27,8 @@ from serve_running import puzzles, running  # noqa: E402
 
 @pytest.fixture(scope="module")
 def server():
-    with running(slots=16) as (url, office):
-        yield url, office
+    with running(slots=16) as (url, services):
+        yield url, services
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_whatever_the_description_allows_or_forbids_is_answered_as_described(api
 
 
 def test_malformed_bodies_are_the_clients_fault(server):
-    url, office = server
+    url, services = server
     chance = random.Random(0)
     good = json.dumps({"puzzle": puzzles(1)[0], "depth": 2, "halt": "never"}).encode()
     with httpx.Client(base_url=url, timeout=30, headers={"Content-Type": "application/json"}) as client:
@@ -84,11 +84,11 @@ def test_malformed_bodies_are_the_clients_fault(server):
             assert response.status_code in (200, 400, 404, 422), bytes(data)
             if response.status_code != 200:
                 assert response.headers["content-type"] == "application/problem+json"
-    assert office.desks["sudoku-4x4"].session.open == 0
+    assert services.by_model["sudoku-4x4"].session.open == 0
 
 
 def test_clients_that_vanish_anywhere_leave_nothing_behind(server):
-    url, office = server
+    url, services = server
     place = urlsplit(url)
     chance = random.Random(1)
     body = json.dumps({"puzzles": puzzles(4), "depth": 256, "breadth": 8, "halt": "never"}).encode()
@@ -100,12 +100,12 @@ def test_clients_that_vanish_anywhere_leave_nothing_behind(server):
             client.sendall(whole[: chance.choice((chance.randrange(len(whole)), len(whole)))])
             if number % 3 == 0:
                 time.sleep(0.02)
-    desk = office.desks["sudoku-4x4"]
+    service = services.by_model["sudoku-4x4"]
     ends = time.monotonic() + 20
-    while desk.session.open or desk.session.engine.live:
+    while service.session.open or service.session.engine.live:
         assert time.monotonic() < ends, "rows of clients that left are still there"
         time.sleep(0.02)
-    assert not desk._orders
+    assert not service._pending
     assert Client(url).solve(puzzles(1)[0], depth=1).depth == 1
 
 

@@ -2,6 +2,7 @@
 
 import io
 import re
+import runpy
 
 import pytest
 
@@ -9,9 +10,14 @@ pytest.importorskip("fastapi", reason="pip install -e '.[serve]'")
 pytest.importorskip("playwright", reason="pip install -e '.[dev]'")
 
 from browsing import PHONE, chromium, npm_file, page_at
+from docs_pages import ROOT
+from eqr.model.reasoner import Reasoner
+from eqr.recipes import recipe_named
+from eqr.serve.app import Served
 from eqr.serve.run import load
 from eqr.solve import Budget, Solver
-from eqr.solve.plain import text_of
+from eqr.solve.answers import text_of
+from eqr.tasks.registry import TASKS
 from serve_running import of_families, running
 
 EASY = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
@@ -85,6 +91,53 @@ def test_type_a_9x9_watch_it_solved_scrub_and_change_breadth(browser, url):
         assert page.locator("#starts button").nth(2).get_attribute("aria-pressed") == "true"
 
 
+def test_it_opens_on_a_9x9_enter_solves_and_the_status_follows_the_board(browser, url):
+    with page_at(browser, url) as page:
+        assert page.locator("#task").evaluate("select => select.selectedOptions[0].text") == "Sudoku 9 × 9"
+        page.get_by_role("button", name="Clear").click()
+        page.locator("html").evaluate(
+            "(_, text) => dispatchEvent(Object.assign(new Event('paste'), "
+            "{clipboardData: {getData: () => text}}))",
+            MINIMAL,
+        )
+        quick(page)
+        page.locator(".cell").first.click()
+        page.keyboard.press("Enter")
+        page.wait_for_selector(ENDED)
+        ended = page.locator("#verdict .headline").inner_text()
+        page.locator("#scrub").fill("1")
+        last = page.locator("#scrub").get_attribute("max")
+        assert page.locator("#verdict .headline").inner_text() == f"Segment 1 of {last}"
+        assert page.locator("#verdict").get_attribute("data-state") == ""
+        page.locator("#scrub").fill(last)
+        assert page.locator("#verdict .headline").inner_text() == ended
+
+
+def test_a_puzzle_of_several_answers_is_told_so(browser, url):
+    with page_at(browser, f"{url}/#task=sudoku-4x4") as page:
+        page.get_by_role("button", name="Clear").click()
+        quick(page)
+        solve(page)
+        assert "the puzzle has several answers" in page.locator("#verdict .detail").inner_text()
+
+
+def test_nothing_is_clipped_on_a_phone(browser, url):
+    with page_at(browser, url, view=PHONE, has_touch=True) as page:
+        for name in ("#task", "#select"):
+            page.locator(name).evaluate("select => select.scrollIntoView()")
+            box = page.locator(name).bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= PHONE["width"]
+            longest = page.locator(name).evaluate(
+                """select => {
+                    const pen = document.createElement("canvas").getContext("2d");
+                    pen.font = getComputedStyle(select).font;
+                    return Math.max(...[...select.options].map(({ text }) => pen.measureText(text).width));
+                }"""
+            )
+            assert longest + 40 <= box["width"]  # padding and the arrow
+
+
 def test_wrong_cells_are_named_at_once_and_rubbish_is_refused_in_words(browser, url):
     with page_at(browser, f"{url}/#task=sudoku-4x4") as page:
         page.get_by_role("button", name="Clear").click()
@@ -92,7 +145,7 @@ def test_wrong_cells_are_named_at_once_and_rubbish_is_refused_in_words(browser, 
         page.keyboard.press("3")
         page.keyboard.press("ArrowRight")
         page.keyboard.press("3")
-        assert page.locator("#trouble").inner_text() == "Row 1 has 3 twice; and 1 more."
+        assert page.locator("#trouble").inner_text() == "Row 1 has 3 twice; 1 more problem."
         assert page.locator(".cell.wrong").count() == 2
         assert "contradicts" in page.locator(".cell").nth(0).get_attribute("aria-label")
         assert page.get_by_role("button", name="Solve", exact=True).is_disabled()
@@ -240,3 +293,35 @@ def test_stopping_cancels_and_a_lost_server_is_said(browser, url):
         page.get_by_role("button", name="Stop").click()
         assert page.locator("#verdict .headline").inner_text() == "Stopped"
         assert page.get_by_role("button", name="Solve", exact=True).is_enabled()
+
+
+def test_declared_puzzles_are_drawn_by_their_rules_and_played(browser, monkeypatch):
+    pytest.importorskip("cpmpy", reason="CPMpy is not installed: pip install 'eqr[puzzles]'")
+    monkeypatch.setattr(TASKS, "_known", dict(TASKS._known))
+    models = []
+    for name in ("killer", "irregular", "colouring"):
+        task = runpy.run_path(str(ROOT / "examples" / "puzzles" / f"{name}.py"))["puzzle"]
+        models.append(Served(name, Reasoner(recipe_named(name).model).requires_grad_(False), task))
+    with running(*models) as (url, _):
+        with page_at(browser, f"{url}/#task=irregular") as page:
+            assert page.locator(".cell").count() == 36
+            assert page.locator(".box-left").count() + page.locator(".box-top").count() > 20
+            assert page.locator(".cage").count() == 0
+        with page_at(browser, f"{url}/#task=killer&depth=2&halt=never") as page:
+            assert page.locator(".cell").count() == 52
+            assert page.locator(".cage").count() == 36
+            sums = page.locator(".cage[data-told]").all_text_contents()
+            assert len(sums) == 16
+            assert max(int(number) for number in sums) > 9
+            assert sorted(sums) == sorted(page.locator(".cell").nth(36 + at).inner_text() for at in range(16))
+            quick(page)
+            solve(page)
+            assert all(text for text in page.locator(".cell .mark").all_text_contents())
+        with page_at(browser, f"{url}/#task=colouring") as page:
+            assert page.locator(".cell").count() == 45
+            page.locator(".cell").first.click()
+            page.keyboard.press("b")
+            assert page.locator(".cell").first.inner_text() == "B"
+            for _ in range(2):
+                page.keyboard.press("ArrowDown")  # over the gap between nodes and edges
+            assert page.locator(".cell.current").get_attribute("data-cell") == "18"

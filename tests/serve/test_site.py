@@ -14,11 +14,11 @@ pytest.importorskip("onnxscript", reason="pip install -e '.[export]'")
 from browsing import chromium, npm_file, page_at
 from eqr.errors import UserError
 from eqr.model.counters import row_key
-from eqr.serve.looks import examples
+from eqr.serve.cards import examples
 from eqr.serve.run import load
 from eqr.serve.site import build_site
-from eqr.solve import Asked, Solver
-from eqr.solve.plain import text_of
+from eqr.solve import SolveOptions, Solver
+from eqr.solve.answers import text_of
 from eqr.tasks import task_named
 
 SETTINGS = (
@@ -58,7 +58,7 @@ def test_the_static_page_gives_pythons_answers(site):
         asked_for = []
         page.on("request", lambda request: asked_for.append(request.url))
         for number, settings in enumerate(SETTINGS):
-            asked = Asked(**settings)
+            asked = SolveOptions(**settings)
             ours = Solver(
                 solver.reasoner, budget=asked.budget(solver.reasoner.config), select=asked.selection()
             ).solve(puzzles[number % len(puzzles)])

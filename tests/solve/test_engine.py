@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from eqr.errors import UserError
 from eqr.model import systems
 from eqr.model.config import CandidateSites as Sites
-from eqr.model.mixers import Groups
 from eqr.model.reasoner import Reasoner
+from eqr.model.structured import Groups
 from eqr.solve import Budget, Candidates, Engine, FirstToHalt, HaltHead, Puzzle, Status, rollout
-from eqr.solve.gather import Gather
+from eqr.solve.candidates import Gather
 from eqr.tasks import task_named
 from settling import Settling, assert_equal_up_to_rounding, puzzles_4x4
 

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eqr.dynamics.halting import Memory, fingerprint
 from eqr.errors import UserError
 from eqr.model.state import Reading
 from eqr.solve import (
@@ -25,7 +26,6 @@ from eqr.solve import (
     parse_halting,
     rollout,
 )
-from eqr.solve.halting import Memory, fingerprint
 from settling import Settling, puzzles_4x4
 
 

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
+from eqr.dynamics.iterate import unroll
 from eqr.errors import UserError
 from eqr.model import systems
 from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.solve import Budget, HaltHead, LowestResidual, ResidualBelow, Solver, Status, rollout
 from eqr.solve.budget import usual_depth
-from eqr.solve.rollout import Dynamics, unroll
+from eqr.solve.rollout import Inference
 from eqr.tasks import task_named
 from settling import Settling, assert_equal_up_to_rounding, puzzles_4x4
 
@@ -48,8 +49,8 @@ def test_residuals_are_the_changes_of_states_and_logits_from_the_first_segment_o
     ended = rollout(reasoner, puzzle, Budget(depth=3, seed=5), window=8)
     key = torch.tensor([row_key(5, puzzle[0], 0)])
     with torch.no_grad():
-        x = reasoner.embed(torch.as_tensor(puzzle))
-        state = reasoner.start(x, key)
+        x = reasoner.embed_tokens(torch.as_tensor(puzzle))
+        state = reasoner.initial_state(x, key)
         for depth in range(3):
             after = reasoner.segment(state, x, key, torch.tensor([depth]))
             moved = reasoner.read(after, state).logits - reasoner.read(state, state).logits
@@ -112,14 +113,15 @@ def test_the_papers_score_is_the_residual_of_the_last_three_states(reasoner):
     puzzles = puzzles_4x4(4).inputs
     budget = Budget(depth=5, noise=0.0, probe=True)
     ended = rollout(reasoner, puzzles, budget)
-    dynamics = Dynamics(reasoner, budget)
+    inference = Inference(reasoner, budget)
     keys = [row_key(budget.seed, puzzle, 0) for puzzle in puzzles]
     with torch.inference_mode():
-        rows = dynamics.begin(puzzles, keys)
+        rows = inference.begin(puzzles, keys)
         states = [rows.state]
         for depth in range(6):
             depths = torch.full_like(rows.depths, depth)
-            states.append(reasoner.segment(states[-1], rows.x, rows.keys, depths, path=dynamics.path))
+            x, rule = rows.x.embedding, inference.operator.perturbation
+            states.append(reasoner.segment(states[-1], x, rows.keys, depths, perturbation=rule))
     moved = [states[t + 1].distance(states[t]).numpy() for t in (3, 4, 5)]
     scores = LowestResidual(of="states").costs(ended[None])[0]
     np.testing.assert_allclose(scores, np.mean(moved, axis=0), rtol=1e-4)
@@ -140,21 +142,21 @@ def test_the_probe_measures_without_noise_and_is_paid_for(reasoner):
     puzzles = puzzles_4x4(4).inputs
     ended = rollout(reasoner, puzzles, Budget(depth=3, probe=True))
     assert (ended.nfe == 4).all()
-    dynamics = Dynamics(reasoner, Budget(depth=3))
+    inference = Inference(reasoner, Budget(depth=3))
     keys = [row_key(0, puzzle, 0) for puzzle in puzzles]
-    *_, last = unroll(dynamics, dynamics.begin(puzzles, keys))
-    rows = last.advanced.rows
+    *_, last = unroll(inference.dynamics, inference.begin(puzzles, keys))
+    rows = last.rows
     with torch.no_grad():
         still = reasoner.config.path.replace(noise=0.0)
-        moved = reasoner.segment(rows.state, rows.x, rows.keys, rows.depths, path=still)
+        moved = reasoner.segment(rows.state, rows.x.embedding, rows.keys, rows.depths, perturbation=still)
     np.testing.assert_allclose(ended.probe, moved.distance(rows.state).numpy(), rtol=1e-4)
     assert np.isnan(rollout(reasoner, puzzles, Budget(depth=3)).probe).all()
 
 
 def test_inference_leaves_the_callers_modes_alone(reasoner):
-    dynamics = Dynamics(reasoner, Budget(depth=2))
-    steps = unroll(dynamics, dynamics.begin(puzzles_4x4(1).inputs, [1]))
-    next(steps)
+    inference = Inference(reasoner, Budget(depth=2))
+    turns = unroll(inference.dynamics, inference.begin(puzzles_4x4(1).inputs, [1]))
+    next(turns)
     assert torch.is_grad_enabled()
     assert not torch.is_inference_mode_enabled()
 

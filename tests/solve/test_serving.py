@@ -7,6 +7,7 @@ from threading import Event, Thread
 import numpy as np
 import pytest
 
+from eqr.dynamics.halting import parse_halting
 from eqr.errors import UserError
 from eqr.model import systems
 from eqr.model.reasoner import Reasoner
@@ -15,14 +16,15 @@ from eqr.solve import (
     Budget,
     Engine,
     Finished,
-    Glimpse,
     HaltHead,
     MajorityVote,
     Puzzle,
     Refused,
     Session,
+    Snapshot,
     Solver,
 )
+from eqr.solve.candidates import Status
 from eqr.tasks import task_named
 from settling import Settling, assert_equal_up_to_rounding, puzzles_4x4
 
@@ -87,6 +89,32 @@ def test_closing_still_answers_what_was_handed_in():
     assert sorted(answer.index for answer in session.serve()) == list(range(12))
 
 
+@pytest.mark.parametrize("model", ["sudoku-6x6", "sudoku-9x9", "maze"])
+def test_everything_said_about_a_puzzle_is_the_same_bits_whatever_runs_beside_it(model):
+    solver = Solver(model)
+    drawn = solver.task.generate(np.random.default_rng(0))
+    puzzles = [next(drawn).puzzle for _ in range(12)]
+
+    def said(*puzzles):
+        session = solver.session()
+        numbers = [
+            session.submit(one, budget=solver.budget.replace(breadth=2), watch=True) for one in puzzles
+        ]
+        found = {number: [] for number in numbers}
+        while session.open:
+            for event in session.turn():
+                if isinstance(event, Answer):
+                    bits = (event.grid.tobytes(), event.start, event.depth, event.nfe)
+                    found[event.index].append((*bits, event.residual, event.halt))
+                else:
+                    place = (event.start, event.segment, event.grid.tobytes(), event.confidence.tobytes())
+                    found[event.puzzle].append((*place, event.residual, event.halt))
+        return [found[number] for number in numbers]
+
+    together = said(*puzzles)
+    assert [said(one)[0] for one in puzzles] == together
+
+
 def test_a_cancelled_puzzle_leaves_its_slots_and_the_line():
     engine = Engine(Settling(PUZZLES), Budget(depth=8, breadth=4), slots=4)
     for index in range(3):
@@ -123,6 +151,20 @@ def test_a_cancelled_session_reports_nothing_more():
     assert [event.index for event in session.serve()] == [kept]
 
 
+def test_each_start_says_in_a_word_how_it_ended():
+    budget = Budget(depth=12, breadth=4, halting=parse_halting("stable:1"), race=True)
+    session = Session(Settling(PUZZLES), TASK, budget, select="first-to-halt")
+    session.submit(PUZZLES.inputs[0], watch=True)
+    session.close()
+    *snapshots, answer = session.serve()
+    ends = [snapshot for snapshot in snapshots if snapshot.status is not None]
+    assert answer.status is Status.SETTLED
+    assert {snapshot.start for snapshot in ends} == {0, 1, 2, 3}
+    words = {snapshot.start: snapshot.to_json(TASK, 0)["status"] for snapshot in ends}
+    assert words[answer.start] == "settled"
+    assert set(words.values()) == {"settled", "cancelled"}
+
+
 def test_a_watched_row_reports_every_segment():
     reasoner, budget = Settling(PUZZLES), Budget(depth=12, breadth=2, halting=HaltHead())
     session = Session(reasoner, TASK, budget, select="majority")
@@ -130,23 +172,23 @@ def test_a_watched_row_reports_every_segment():
     session.submit(PUZZLES.inputs[1])
     session.close()
     events = list(session.serve())
-    glimpses = [event for event in events if isinstance(event, Glimpse)]
-    assert {glimpse.puzzle for glimpse in glimpses} == {0}
+    snapshots = [event for event in events if isinstance(event, Snapshot)]
+    assert {snapshot.puzzle for snapshot in snapshots} == {0}
     solver = Solver(reasoner, budget=budget)
     for start in (0, 1):
         mine, frames = (
-            [g for g in glimpses if g.restart == start],
+            [g for g in snapshots if g.start == start],
             list(solver.trace(PUZZLES.inputs[0], start=start)),
         )
-        assert [glimpse.segment for glimpse in mine] == [frame.segment for frame in frames]
-        assert [glimpse.done for glimpse in mine] == [False] * (len(mine) - 1) + [True]
-        for glimpse, frame in zip(mine, frames, strict=True):
-            np.testing.assert_array_equal(glimpse.tokens, frame.grid)
-            assert glimpse.residual == pytest.approx(frame.residual, abs=1e-5)
-            assert glimpse.logit_residual == pytest.approx(frame.logit_residual, abs=1e-5)
-            assert glimpse.halt == pytest.approx(frame.halt, abs=1e-3)
-            assert glimpse.confidence.shape == (16,)
-            assert ((glimpse.confidence > 1 / 6) & (glimpse.confidence <= 1)).all()
+        assert [snapshot.segment for snapshot in mine] == [frame.segment for frame in frames]
+        assert [snapshot.status for snapshot in mine] == [frame.status for frame in frames]
+        for snapshot, frame in zip(mine, frames, strict=True):
+            np.testing.assert_array_equal(snapshot.grid, frame.grid)
+            assert snapshot.residual == pytest.approx(frame.residual, abs=1e-5)
+            assert snapshot.logit_residual == pytest.approx(frame.logit_residual, abs=1e-5)
+            assert snapshot.halt == pytest.approx(frame.halt, abs=1e-3)
+            assert snapshot.confidence.shape == (16,)
+            assert ((snapshot.confidence > 1 / 6) & (snapshot.confidence <= 1)).all()
 
 
 def test_answers_do_not_depend_on_what_runs_beside():

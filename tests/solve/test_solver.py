@@ -7,8 +7,8 @@ import pytest
 
 from eqr.errors import UserError
 from eqr.model import systems
-from eqr.model.config import RandomStart
 from eqr.model.reasoner import Reasoner
+from eqr.model.state import RandomStart
 from eqr.solve import (
     Answer,
     Budget,
@@ -21,6 +21,8 @@ from eqr.solve import (
     Solver,
     rollout,
 )
+from eqr.solve.answers import changes
+from eqr.solve.candidates import Status
 from eqr.tasks import task_named
 from settling import Settling, puzzles_4x4
 
@@ -105,7 +107,7 @@ def test_racing_answers_every_puzzle_for_less():
 
 
 def test_a_verified_start_ends_the_search():
-    """Whatever the slots: the heat in which the first verified start ends is the last one."""
+    """Whatever the slots: the round in which the first verified start ends is the last one."""
     reasoner, budget = Settling(PUZZLES, wrong=0.5), BUDGET.replace(breadth=32, abreast=4)
     everything = list(Solver(reasoner, budget=budget, select="residual").solve_many(PUZZLES.inputs))
     for slots in (3, 16, 64):
@@ -159,7 +161,7 @@ def test_valid_answers_halt_by_the_rules_of_the_task():
     for answer in solver.solve_many(PUZZLES.inputs[:4]):
         frames = list(Solver(reasoner, budget=Budget(depth=40)).trace(answer.puzzle))
         ended = [TASK.check(answer.puzzle, frame.grid).valid for frame in frames].index(True) + 1
-        assert (answer.valid, answer.halted, answer.depth) == (True, True, ended)
+        assert (answer.valid, answer.status, answer.depth) == (True, Status.HALTED, ended)
 
 
 def test_a_budget_knows_whether_it_uses_the_rules():
@@ -195,11 +197,30 @@ def test_an_answer_shows_its_grid(solver):
     assert "valid; depth" in str(answer)
     assert f"depth {answer.depth} (halted)" in str(answer)
     short = Solver(solver.reasoner, budget=Budget(depth=2)).solve(PUZZLES.inputs[0])
-    assert "depth 2 (ran out of depth)" in str(short)
+    assert "depth 2 (out of segments)" in str(short)
     html = answer._repr_html_()
     assert html.count("<tr>") == 4
     assert html.count("<td>") == 16
     assert html.count("<b>") == (PUZZLES.inputs[0] == PUZZLES.labels[0]).sum()
+
+
+@pytest.mark.parametrize(
+    ("halting", "status"),
+    [
+        ("head", Status.HALTED),
+        ("head+stable:1", Status.SETTLED),
+        ("residual:0.05/stable:2", Status.SETTLED),
+        ("head/stable:2", Status.HALTED),
+        ("depth:3", Status.HALTED),
+        (None, Status.RAN_OUT),
+    ],
+)
+def test_an_answer_says_in_a_word_how_it_ended(halting, status):
+    reasoner = Settling(PUZZLES, wrong=0.0, stuck=0.0)
+    answer = Solver(reasoner, budget=Budget(depth=40, halting=halting)).solve(PUZZLES.inputs[0])
+    assert answer.status is status
+    assert answer.to_json(0)["status"] == status.word
+    assert f"({status.word})" in str(answer)
 
 
 def test_an_invalid_answer_says_why():
@@ -213,12 +234,11 @@ def test_the_trace_ends_where_the_answer_does():
     answer, frames = solver.solve(PUZZLES.inputs[3]), list(solver.trace(PUZZLES.inputs[3]))
     assert [frame.segment for frame in frames] == list(range(1, answer.depth + 1))
     np.testing.assert_array_equal(frames[-1].grid, answer.grid)
-    assert frames[-1].halted == answer.halted
+    assert [frame.status for frame in frames] == [None] * (answer.depth - 1) + [answer.status]
     assert frames[-1].residual == pytest.approx(answer.residual)
-    grid = PUZZLES.inputs[3].copy()
-    for frame in frames:
-        assert np.flatnonzero(grid != frame.grid).tolist() == list(frame.changed)
-        grid = frame.grid
+    grids = [PUZZLES.inputs[3], *(frame.grid for frame in frames)]
+    for cells, before, after in zip(changes(grids[0], frames), grids, grids[1:], strict=False):
+        assert cells == np.flatnonzero(before != after).tolist()
 
 
 def test_the_wrong_task_is_named():

@@ -126,6 +126,21 @@ def test_exactly_the_shortest_paths_are_accepted(seed, marks):
     assert task.check_many(puzzle[None], answer[None]).tolist() == [expected]
 
 
+@law
+@given(seed=seeds)
+def test_the_nearest_answer_is_the_best_of_all_shortest_paths(seed):
+    task = MazeOpen(6, 6)
+    made = instance(task, seed)
+    scores = np.random.default_rng(seed).standard_normal((task.cells, task.vocabulary)).astype(np.float32)
+    (found,) = task.nearest(made.puzzle[None], made.answer[None], scores[None])
+    gains = {
+        path: sum(scores[cell, PATH] - scores[cell, OPEN] for cell in path)
+        for path in shortest_by_enumeration(task, made.puzzle)
+    }
+    assert frozenset(np.flatnonzero(found == PATH).tolist()) == max(gains, key=gains.get)
+    assert task.check(made.puzzle, found)
+
+
 def test_random_ties_reach_every_shortest_path():
     task, options = MazeOpen(3, 5), OpenMazeOptions(min_walls=0.0, max_walls=0.0, min_length=6)
     stream = task.generate(np.random.default_rng(0), options)

@@ -117,7 +117,7 @@ class TestCheck:
         assert self.judge(c0=2).reason == "the given 5 in row 1, column 1 was changed to 1"
         assert self.judge(c0=1).reason == "the given 5 in row 1, column 1 was removed"
         assert self.judge(c2=1).reason == "row 1, column 3 is left blank"
-        assert self.judge(c2=0, c3=1).reason == "row 1, column 3 is left blank (and 1 more)"
+        assert self.judge(c2=0, c3=1).reason == "row 1, column 3 is left blank (of 2 blank cells the first)"
         twice = self.judge(c2=7)
         assert twice.reason == "row 1 has 6 twice: row 1, column 3 and row 1, column 4"
         assert twice.cells == (2, 3)

@@ -4,8 +4,7 @@ from typing import Any
 
 from eqr.model import systems
 from eqr.tasks import task_named
-from eqr.train.averaging import Averaging
-from eqr.train.optimizer import AdamAtan2, Rate
+from eqr.train.optimizer import AdamAtan2, Averaging, Rate
 from eqr.train.recipe import EvaluationPlan, Generated, Recipe, Saving
 from eqr.train.schedule import SegmentedOnline
 

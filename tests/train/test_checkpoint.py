@@ -15,9 +15,10 @@ from small_runs import small_recipe
 from eqr.data import Batches
 from eqr.data.generated import generate
 from eqr.errors import UserError
+from eqr.model.weights import digest_of
 from eqr.signals import Stopped, stoppable
 from eqr.tasks import task_named
-from eqr.train.checkpoint import FORMAT, Checkpoint, Checkpoints, _digest, read
+from eqr.train.checkpoint import FORMAT, Checkpoint, Checkpoints, read
 from eqr.train.trainer import Trainer
 
 PUZZLES = generate(task_named("sudoku-4x4"), {"train": 12}, seed=0, quiet=True)["train"]
@@ -127,7 +128,7 @@ def test_a_foreign_file_is_named(tmp_path):
 )
 def test_a_forged_record_is_a_plain_error(tmp_path, record):
     tensors = {"a": torch.ones(3)}
-    metadata = {"format": FORMAT, "record": record, "digest": _digest(tensors, record)}
+    metadata = {"format": FORMAT, "record": record, "digest": digest_of(tensors, record)}
     (tmp_path / "c.safetensors").write_bytes(save(tensors, metadata))
     with pytest.raises(UserError, match=r"c\.safetensors"):
         read(tmp_path / "c.safetensors")

@@ -13,7 +13,7 @@ from small_runs import small_recipe
 
 from eqr.errors import UserError
 from eqr.files import read_json, write_json
-from eqr.model.devices import local_device
+from eqr.model.loading import local_device
 from eqr.train.checkpoint import Checkpoints
 from eqr.train.distributed import World
 from eqr.train.recipe import Saving
@@ -103,6 +103,7 @@ def test_a_missing_device_is_named():
     if not torch.cuda.is_available():
         with pytest.raises(UserError, match="no CUDA device"):
             local_device("cuda")
-    with pytest.raises(UserError, match="'gpu' is no device"):
-        local_device("gpu")
+    for name in ("gpu", "meta", "cpu:x", "cuda:" + "9" * 5000, "\ud800", "\0", ""):
+        with pytest.raises(UserError, match=r"use auto, cpu, cuda|no CUDA device"):
+            local_device(name)
     assert local_device("cpu") == torch.device("cpu")

@@ -1,15 +1,9 @@
-"""Golden losses: the first steps of each system, so that a change of behaviour never goes unnoticed.
-
-After a change that is meant to alter them: `EQR_WRITE_GOLDEN=1 pytest tests/train/test_golden.py`.
-"""
-
-import os
-from pathlib import Path
+"""Golden losses: the first steps of each system, so that a change of behaviour never goes unnoticed."""
 
 import pytest
 from small_runs import small_recipe
 
-from eqr.files import read_json, write_json
+from eqr import behaviour
 from eqr.model import systems
 from eqr.model.config import Positions
 from eqr.runs import RunFolder
@@ -19,8 +13,9 @@ from eqr.train.optimizer import AdamW, Muon
 from eqr.train.schedule import SegmentedOnline, TerminalFull, Trajectory
 from eqr.train.sources import load_data, open_stream
 from eqr.train.trainer import Trainer
+from golden_records import FOLDER, Golden
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "training.json"
+GOLDEN = Golden(FOLDER / "training.json", behaviour.TRAINING)
 STEPS = 8
 TASK = task_named("sudoku-4x4")
 SIZES = {"width": 16, "blocks": 1, "round_hidden_to": 16}
@@ -61,7 +56,4 @@ def test_losses_are_those_on_record(name, splits):
     recipe = small_recipe().replace(**fields)
     trainer = Trainer(recipe, open_stream(recipe, splits))
     losses = [trainer.step().stats["loss"] for _ in range(STEPS)]
-    if os.environ.get("EQR_WRITE_GOLDEN"):
-        known = read_json(GOLDEN) if GOLDEN.is_file() else {}
-        write_json(GOLDEN, {**known, name: [round(loss, 6) for loss in losses]})
-    assert losses == pytest.approx(read_json(GOLDEN)[name], rel=2e-4)
+    GOLDEN.check(name, {"losses": [round(loss, 6) for loss in losses]}, rel=2e-4)

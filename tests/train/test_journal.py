@@ -41,7 +41,7 @@ def test_records_after_the_checkpoint_are_dropped_on_resume(tmp_path):
 def test_a_missing_tracker_names_the_extra(tmp_path, monkeypatch, name):
     monkeypatch.setitem(sys.modules, {"tensorboard": "torch.utils.tensorboard"}.get(name, name), None)
     recipe = small_recipe(saving=Saving(trackers=(name,)))
-    with pytest.raises(UserError, match=r"pip install 'eqr\[tracking\]'"):
+    with pytest.raises(UserError, match=r"pip install 'eqr\[tracking\] @ git\+"):
         Journal(RunFolder(tmp_path), recipe, step=0)
 
 

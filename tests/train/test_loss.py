@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from eqr.model.state import Reading
+from eqr.tasks import task_named
 from eqr.train.loss import CrossEntropy, Loss, cell_losses, continue_losses, log_stable, row_losses
 
 ANCHORS = {0: 0.405465, 1: 2.197225, 2: 1.504077}
@@ -82,6 +83,18 @@ def test_padding_counts_neither_for_loss_nor_for_being_right():
     assert losses.right.tolist() == [True, False]
     assert losses.answer[0].item() == pytest.approx(cells[0, 0].item())
     assert losses.answer[1].item() == pytest.approx((cells[1, 0] + cells[1, 1]).item() / 2)
+
+
+def test_the_nearest_of_several_answers_is_right_where_the_loss_says_so():
+    task = task_named("maze-1k-5x5")
+    puzzle = task.parse("S.###..G##" + "#" * 15)
+    upper = task.parse("So###.oG##" + "#" * 15)
+    lower = task.parse("S.###ooG##" + "#" * 15)
+    inputs, labels = torch.from_numpy(puzzle)[None], torch.from_numpy(upper)[None].long()
+    said = reading(8.0 * F.one_hot(torch.from_numpy(lower)[None].long(), task.vocabulary).float())
+    for loss, right in ((Loss(), False), (Loss(nearest=True), True)):
+        targets = loss.targets(task, inputs, labels, said)
+        assert row_losses(said, targets, loss).right.tolist() == [right]
 
 
 def test_halt_loss_asks_for_right_answers():

@@ -7,9 +7,17 @@ import pytest
 import torch
 from torch import nn
 
-from eqr.train.averaging import Averaging
-from eqr.train.optimizer import AdamAtan2, AdamW, Decay, Muon, Rate, SignDescent, orthogonal
-from eqr.train.parameters import FlatParameters
+from eqr.train.optimizer import (
+    AdamAtan2,
+    AdamW,
+    Averaging,
+    Decay,
+    FlatParameters,
+    Muon,
+    Rate,
+    SignDescent,
+    orthogonal,
+)
 
 
 class Weights(nn.Module):

@@ -5,13 +5,12 @@ import torch
 from small_runs import small_recipe
 
 from eqr.data.generated import generate
-from eqr.model.devices import local_device
+from eqr.model.loading import load, local_device
 from eqr.model.reasoner import Reasoner
-from eqr.solve.loading import load_reasoner
 from eqr.tasks import task_named
 from eqr.train.distributed import World
-from eqr.train.precision import computing
-from eqr.train.recipe import Precision
+from eqr.train.loss import Loss
+from eqr.train.recipe import Precision, computing
 from eqr.train.validation import evaluate
 
 PUZZLES = generate(task_named("sudoku-4x4"), {"train": 4}, seed=0, quiet=True)["train"]
@@ -28,7 +27,7 @@ def test_an_evaluation_computes_in_the_precision_of_its_run(precision, monkeypat
     monkeypatch.setattr("eqr.train.validation.computing", note)
     model = Reasoner(small_recipe().model)
     model.stack.register_forward_hook(lambda *_: seen.append(len(entered)))
-    evaluate(model, PUZZLES, (1,), count=4, seed=0, world=World(), precision=precision)
+    evaluate(model, PUZZLES, (1,), loss=Loss(), count=4, seed=0, world=World(), precision=precision)
     assert entered == [(precision, "cpu")]
     assert set(seen) == {1}, "entered before anything is computed"
 
@@ -43,4 +42,4 @@ def test_bfloat16_is_autocast_and_float32_is_not(precision):
 def test_auto_means_the_same_device_in_training_and_solving(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     Reasoner(small_recipe().model).save_pretrained(tmp_path)
-    assert load_reasoner(tmp_path).embedding.device.type == local_device("auto").type
+    assert load(tmp_path).embedding.device.type == local_device("auto").type

@@ -24,12 +24,14 @@ class OneRow:
     def refill(self, batch, model, seed):
         self.puzzle, self.labels = torch.from_numpy(batch.inputs), torch.from_numpy(batch.labels).long()
         self.key = position_keys(seed, torch.from_numpy(batch.positions))
-        self.state = model.start(model.embed(self.puzzle), self.key)
+        self.state = model.initial_state(model.embed_tokens(self.puzzle), self.key)
         self.depth, self.halted = 0, False
 
     def advance(self, model, rule, limit):
         before = self.state
-        self.state = model.segment(before, model.embed(self.puzzle), self.key, torch.tensor([self.depth]))
+        self.state = model.segment(
+            before, model.embed_tokens(self.puzzle), self.key, torch.tensor([self.depth])
+        )
         self.depth += 1
         reading = model.read(self.state, before)
         right = bool((reading.tokens == self.labels).all())
@@ -65,11 +67,11 @@ def test_rows_equal_a_one_row_reference(tmp_path, rule):
         trainer.step()
         rows = trainer.rows
         torch.testing.assert_close(rows.inputs, torch.cat([slot.puzzle for slot in slots]))
-        assert rows.keys.tolist() == [slot.key.item() for slot in slots]
-        assert rows.depths.tolist() == [slot.depth for slot in slots]
+        assert rows.rows.keys.tolist() == [slot.key.item() for slot in slots]
+        assert rows.rows.depths.tolist() == [slot.depth for slot in slots]
         assert rows.halted.tolist() == [slot.halted for slot in slots]
         answers = torch.cat([slot.state.answer for slot in slots], dim=1)
-        torch.testing.assert_close(rows.state.answer, answers, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(rows.rows.state.answer, answers, rtol=1e-3, atol=1e-3)
         ended += [slot.depth for slot in slots if slot.halted]
     if rule.kind != "learned-unused":
         assert len(set(ended)) > 1, "rows should have ended at several depths"
@@ -132,6 +134,8 @@ def test_a_trained_row_depends_on_its_position_alone(tmp_path):
     for rows in (2, 6):
         trainer = Trainer(recipe.replace(rows=rows), open_stream(recipe, splits))
         trainer._refill()
-        found[rows] = SimpleNamespace(key=trainer.rows.keys[1].item(), start=trainer.rows.state.answer[:, 1])
+        found[rows] = SimpleNamespace(
+            key=trainer.rows.rows.keys[1].item(), start=trainer.rows.rows.state.answer[:, 1]
+        )
     assert found[2].key == found[6].key
     assert torch.equal(found[2].start, found[6].start)

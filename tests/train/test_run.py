@@ -3,9 +3,11 @@
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -329,6 +331,80 @@ def test_resuming_where_nothing_is_says_so(tmp_path, capsys):
     assert "run has nothing to resume; beginning a new run there" in capsys.readouterr().err
 
 
+LOST = {
+    "everything": "*.safetensors",
+    "the newest": "step-000000030*",
+}
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_resuming_never_removes_results_that_no_checkpoint_leads_to(straight, tmp_path, lost):
+    run = tmp_path / "run"
+    shutil.copytree(straight[0], run)
+    for path in (run / "checkpoints").glob(LOST[lost]):
+        path.unlink()
+    before = contents(run)
+    with pytest.raises(UserError, match=r"cannot resume .*summary\.json, best/, last/.*--out.*--overwrite"):
+        train(small_recipe(), run, resume=True, quiet=True)
+    assert contents(run) == before
+    train(small_recipe(), run, overwrite=True, quiet=True)
+    assert_same_run(straight[0], run)
+
+
+@pytest.mark.parametrize("left", ["best", "last", "metrics.jsonl", "summary.json"])
+def test_any_result_without_a_checkpoint_is_kept(straight, tmp_path, left):
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("recipe.json", left):
+        source = straight[0] / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, run / name)
+    before = contents(run)
+    with pytest.raises(UserError, match=f"cannot resume .*: it has {left}.* but no checkpoint"):
+        train(small_recipe(), run, resume=True, quiet=True)
+    assert contents(run) == before
+
+
+@pytest.mark.parametrize("step", [0, 1, 6])
+def test_a_kill_before_the_first_regular_checkpoint_can_be_resumed(straight, tmp_path, monkeypatch, step):
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        stop_at(patch, step)
+        with pytest.raises(MemoryError):
+            train(small_recipe(), run, quiet=True)
+    assert Checkpoints(run / "checkpoints", 1).latest().checkpoint.step == 0
+    train(small_recipe(), run, resume=True, quiet=True)
+    assert_same_run(straight[0], run)
+    assert read(Checkpoints(run / "checkpoints", 1).paths()[0]).step > 0
+
+
+@pytest.mark.parametrize(
+    "name", ["checkpoints", "best", "last", "tensorboard", "data", ".lock", "metrics.jsonl"]
+)
+def test_a_strangers_folder_changes_nothing_outside_itself(straight, tmp_path, name):
+    """Links in it may lead anywhere; files behind them look like a run's own."""
+    run, mine = tmp_path / "run", tmp_path / "mine"
+    shutil.copytree(straight[0], run)
+    if (run / name).exists():
+        (run / name).rename(mine)
+    else:
+        mine.write_text("mine") if name == ".lock" else mine.mkdir()
+    if mine.is_dir():
+        for file in (
+            "step-000000005.safetensors",
+            "model.safetensors",
+            ".a.json.abcd1234.tmp",
+            "config.json",
+        ):
+            (mine / file).write_bytes(b"mine")
+        shutil.rmtree(mine / "06c8c3a488be25d8", ignore_errors=True)  # puzzles that would be made again
+    before = contents(mine) if mine.is_dir() else mine.read_bytes()
+    (run / name).symlink_to(mine)
+    for how in ({"resume": True}, {"overwrite": True}):
+        with suppress(UserError):
+            train(small_recipe(steps=35), run, quiet=True, **how)
+        assert (contents(mine) if mine.is_dir() else mine.read_bytes()) == before
+
+
 def test_a_changed_recipe_names_the_field(tmp_path):
     run = tmp_path / "run"
     train(small_recipe(steps=8), run, quiet=True)
@@ -367,11 +443,10 @@ def test_a_time_limit_ends_the_run_in_order(tmp_path):
 
 
 def test_a_full_disk_ends_the_run_and_keeps_what_was_saved(tmp_path, monkeypatch):
-    save, calls = Checkpoints.save, []
+    save = Checkpoints.save
 
     def full(self, checkpoint):
-        calls.append(checkpoint.step)
-        if len(calls) > 1:
+        if checkpoint.step > 7:
             raise UserError("cannot write: No space left on device")
         return save(self, checkpoint)
 

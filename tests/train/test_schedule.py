@@ -5,17 +5,15 @@ import torch
 from small_runs import small_recipe
 from torch.nn import functional as F
 
-from eqr.cpu.row_executor import RowExecutor
+from eqr.backends import Cpu
+from eqr.backends.cpu.row_executor import RowExecutor
+from eqr.dynamics.rows import chunk
 from eqr.errors import UserError
-from eqr.model.config import (
-    CandidateSites,
-    FixedStart,
-    LearnedStart,
-    Positions,
-    SingleState,
-    TwoLevel,
-)
-from eqr.model.mixers import Attention, Groups
+from eqr.model.config import CandidateSites, Positions
+from eqr.model.mixers import Attention
+from eqr.model.operator import SingleState, TwoLevel
+from eqr.model.state import FixedStart, LearnedStart
+from eqr.model.structured import Groups
 from eqr.model.systems import EQR_PATH
 from eqr.runs import RunFolder
 from eqr.train.halting import LearnedHalt, NoHalting, QHalt, UnusedHalt
@@ -61,13 +59,13 @@ class Naive:
         weights = {name: weight.double() for name, weight in named}
         self.reference = Reference(self.model.config.to_json(), weights)
         self.x = self.reference.embed(self.rows.inputs)
-        self.keys = self.rows.keys.tolist()
+        self.keys = self.rows.rows.keys.tolist()
 
     def state(self):
-        return Latents(*(latent.transpose(0, 1).double() for latent in self.rows.state.tensors()))
+        return Latents(*(latent.transpose(0, 1).double() for latent in self.rows.rows.state.tensors()))
 
     def segment(self, state, done=0, tracked=None):
-        depths = [depth + done for depth in self.rows.depths.tolist()]
+        depths = [depth + done for depth in self.rows.rows.depths.tolist()]
         return self.reference.segment(state, self.x, self.keys, depths, tracked=tracked)
 
     def loss(self, state):
@@ -122,7 +120,7 @@ def test_gradient_equals_the_naive_one(tmp_path, case, model):
     trainer._refill()
     loss, expected = naive_gradient(trainer, depth, anchors, **how)
     sums = trainer._objective.sums(
-        trainer.model, trainer.flat, RowExecutor(1, 2), trainer.rows, schedule.depth
+        trainer.model, trainer.flat, Cpu(RowExecutor(1, 2)), trainer.rows, schedule.depth
     )
     assert_same(sums.gradient, expected)
     assert sums.stats[0].item() == pytest.approx(loss.item(), rel=1e-5)
@@ -132,7 +130,7 @@ def test_without_a_halt_loss_the_halt_head_gets_no_gradient(tmp_path):
     trainer = make_trainer(tmp_path, halting=NoHalting())
     trainer._refill()
     _, expected = naive_gradient(trainer, 1, (1,), tracked=2)
-    sums = trainer._objective.sums(trainer.model, trainer.flat, trainer.executor, trainer.rows, 4)
+    sums = trainer._objective.sums(trainer.model, trainer.flat, trainer.backend, trainer.rows, 4)
     assert_same(sums.gradient, expected)
     places = {place.name: place for place in trainer.flat.places}
     assert not places["halt_head.weight"].view(sums.gradient).any()
@@ -148,22 +146,22 @@ def test_q_learning_adds_the_continue_loss(tmp_path):
     go_on = F.binary_cross_entropy_with_logits(naive.reference.halts(state)[:, 1], target, reduction="sum")
     loss = (naive.loss(state) + 0.5 * go_on) / len(rows)
     gradients = torch.autograd.grad(loss, trainer.flat.parameters)
-    sums = trainer._objective.sums(trainer.model, trainer.flat, trainer.executor, rows, 4)
+    sums = trainer._objective.sums(trainer.model, trainer.flat, trainer.backend, rows, 4)
     assert_same(sums.gradient, trainer.flat.join(gradients))
 
 
 def test_a_learned_start_learns_through_first_segments_only(tmp_path):
     trainer = make_trainer(tmp_path, model={"start": LearnedStart()}, halting=UnusedHalt())
     trainer._refill()
-    trainer.rows.depths[:4] = 1  # of six rows, two are in their first segment
+    trainer.rows.rows.depths[:4] = 1  # of six rows, two are in their first segment
     model, rows, flat = trainer.model, trainer.rows, trainer.flat
     total = 0.0
     for row in range(len(rows)):
-        naive, fresh = Naive(trainer, rows.chunk(slice(row, row + 1))), row >= 4
+        naive, fresh = Naive(trainer, chunk(rows, slice(row, row + 1))), row >= 4
         state = naive.reference.start(naive.x, naive.keys) if fresh else naive.state()
         total = total + naive.loss(naive.segment(state, tracked=None if fresh else 2)) / len(rows)
     expected = flat.join(torch.autograd.grad(total, flat.parameters))
-    sums = trainer._objective.sums(model, flat, RowExecutor(1, 3), rows, 4)
+    sums = trainer._objective.sums(model, flat, Cpu(RowExecutor(1, 3)), rows, 4)
     assert_same(sums.gradient, expected)
     places = {place.name: place for place in flat.places}
     assert places["starter.into"].view(sums.gradient).abs().sum() > 0
@@ -181,7 +179,7 @@ def test_a_learned_start_begins_a_trajectory_once(tmp_path):
         total = total + naive.loss(state) / 2 / len(rows)
         state = state.detach()
     expected = flat.join(torch.autograd.grad(total, flat.parameters))
-    sums = trainer._objective.sums(trainer.model, flat, trainer.executor, rows, 2)
+    sums = trainer._objective.sums(trainer.model, flat, trainer.backend, rows, 2)
     assert_same(sums.gradient, expected)
 
 

@@ -9,7 +9,7 @@ import typer
 from eqr.errors import UserError
 
 if TYPE_CHECKING:
-    from eqr.measure.report import ReportPlan
+    from eqr.report import ReportPlan
 
 app = typer.Typer()
 
@@ -21,7 +21,7 @@ def compare(
         Path | None, typer.Option(metavar="DIR", help="Dataset folder instead of the runs' own.")
     ] = None,
     split: Annotated[str | None, typer.Option(help="Which split of it: test, else validation.")] = None,
-    puzzles: Annotated[int, typer.Option(help="A random sample of so many puzzles.")] = 256,
+    puzzles: Annotated[int, typer.Option(help="Measure a random sample of this many puzzles.")] = 256,
     starts: Annotated[int, typer.Option(help="Independent starts per puzzle.")] = 1,
     depth: Annotated[
         int | None, typer.Option(help="Segments per trajectory; 64, or 1 for feedforward models.")
@@ -37,7 +37,7 @@ def compare(
 
     Candidates are kept with each run, so that asking again only draws.
     """
-    from eqr.measure.report.source import ReportPlan
+    from eqr.report.source import ReportPlan
 
     asked = {"puzzles": puzzles, "starts": starts, "depth": depth, "split": split, "seed": seed}
     plan = ReportPlan.from_json(asked, where="compare")
@@ -45,17 +45,11 @@ def compare(
 
 
 def show(
-    runs: list[Path],
-    plan: "ReportPlan",
-    *,
-    data: Path | None,
-    out: Path | None,
-    device: str,
-    as_json: bool,
+    runs: list[Path], plan: "ReportPlan", *, data: Path | None, out: Path | None, device: str, as_json: bool
 ) -> None:
     """Compare runs, write the page and print the table."""
-    from eqr.measure.compare import compare as measure
-    from eqr.measure.report.comparison import as_text, to_json, write_comparison
+    from eqr.report.compare import as_text, write_comparison
+    from eqr.report.compare import compare as measure
 
     if out is not None and out.suffix not in (".html", ".htm"):
         raise UserError(f"--out {out}: a comparison is an .html file")
@@ -63,6 +57,6 @@ def show(
     others = "-".join(run.resolve().name for run in runs[1:])
     written = write_comparison(found, out or runs[0] / f"comparison-with-{others}.html")
     if as_json:
-        print(json.dumps({**to_json(found), **written.to_json()}, indent=2))
+        print(json.dumps({**found.to_json(), **written.to_json()}, indent=2))
     else:
         print(f"{as_text(found)}\n\n{written.page}\nas files: {written.folder}")

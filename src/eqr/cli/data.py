@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from eqr.data import Splits
     from eqr.tasks import Task
 
-app = typer.Typer(no_args_is_help=True, help="Build, import, export and look at puzzle sets.")
+app = typer.Typer(no_args_is_help=True, help="Build, import, export and show puzzle sets.")
 
 Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to make.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")]
@@ -38,7 +38,7 @@ def build(
     option: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Any other option of the task's generator.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=0, help="Processes that generate beside this one.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Further processes that generate puzzles.")] = 0,
     one_stream: Annotated[
         bool, typer.Option("--one-stream", help="Draw all from one generator, as published sets were made.")
     ] = False,
@@ -76,7 +76,7 @@ def import_(
         str, typer.Argument(help="CSV file, HRM/TRM/EqR folder, ARC JSON folder, or hub dataset name.")
     ],
     out: Out,
-    task: Annotated[str | None, typer.Option(help="Needed only where it cannot be told.")] = None,
+    task: Annotated[str | None, typer.Option(help="Kind of puzzle, if the file does not show it.")] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Training rows to draw; all by default.")] = None,
     validation: Annotated[int, typer.Option(min=0, help="Rows to split off from training.")] = 0,
     test: Annotated[

@@ -4,14 +4,17 @@ Every step keeps what it made, so that a second run only shows, and an interrupt
 """
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eqr.errors import UserError, with_extra
+
 if TYPE_CHECKING:
-    from eqr.measure.report import ReportPlan
-    from eqr.measure.traces import Traces
+    from eqr.diagnostics.traces import Traces
+    from eqr.report import ReportPlan
     from eqr.train.recipe import Recipe
 
 app = typer.Typer()
@@ -28,10 +31,13 @@ def demo(
     depth: Annotated[int, typer.Option(help="Segments per trajectory.")] = 64,
 ) -> None:
     """Train a small equilibrium reasoner from scratch, scale it at test time, and write a report."""
-    from eqr.measure.report import ReportPlan, open_source, write_report
-    from eqr.measure.traces import run_traces
+    from eqr.diagnostics.traces import run_traces
     from eqr.recipes import recipe_named
+    from eqr.report import ReportPlan, open_source, write_report
 
+    for package in ("matplotlib", "jinja2"):  # said before minutes of training
+        if find_spec(package) is None:
+            raise UserError(f"the demo's report needs {package}: {with_extra('plots')}")
     recipe = recipe_named(RECIPE)
     if steps is not None:
         recipe = recipe.replace(steps=steps)
@@ -81,20 +87,21 @@ def _train(recipe: "Recipe", run: Path) -> None:
 
 
 def _show_scaling(traces: "Traces") -> None:
-    from eqr.measure.scaling import cost_rows, scaling_rows
+    from eqr.diagnostics.scaling import HALTED, cost_rows, scaling_rows
+    from eqr.result import pivot, select
 
     breadth = traces.breadth
-    rows = {(row.depth, row.breadth): row for row in scaling_rows(traces)}
-    costs = {(row.method, row.depth): row for row in cost_rows(traces)}
+    rows = pivot(scaling_rows(traces), "depth", "breadth")
+    costs = pivot(select(cost_rows(traces), rule=HALTED), "depth")
     wide = f"Top-1 of {breadth} starts"
     print(f"{len(traces.puzzles):,} test puzzles never seen in training; exact accuracy:\n")
     print(f"{'depth D':>8}  {'1 start':>8}  {'residual':>9}  {wide:>17}  {'halting':>8}  {'NFE used':>8}")
     for depth in sorted({depth for depth, _ in rows}):
         one, many = rows[depth, 1], rows[depth, breadth]
-        halted = costs["halting", depth]
+        halted = costs[depth,]
         print(
-            f"{depth:>8}  {one.exact:>8.1%}  {one.residual:>9.4f}  {many.exact:>17.1%}  "
-            f"{halted.exact:>8.1%}  {halted.nfe:>8.1f}"
+            f"{depth:>8}  {one['exact'].value:>8.1%}  {one['residual'].value:>9.4f}  "
+            f"{many['exact'].value:>17.1%}  {halted['exact'].value:>8.1%}  {halted['nfe'].value:>8.1f}"
         )
     print(
         "\nOne NFE is one segment of one start. Deeper settles (the residual falls) and solves more; "
@@ -106,8 +113,8 @@ def _solve_hardest(run: Path, traces: "Traces", starts: int) -> None:
     import numpy as np
 
     from eqr.cli.solve import show_answer
+    from eqr.dynamics.halting import SETTLED
     from eqr.solve import Budget, FirstToHalt, Solver
-    from eqr.solve.halting import SETTLED
 
     hardest = int(np.argmax(traces.puzzles.ratings))
     budget = Budget(depth=traces.depth, breadth=starts, halting=SETTLED, race=starts > 1)

@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eqr.cli.reproduce import On
-from eqr.cli.solve import ASSUME_HELP, HALT_HELP, RACE_HELP, RETELL_HELP, START_HELP
+from eqr.cli.solve import HALT_HELP, RACE_HELP, START_HELP
 from eqr.errors import UserError
+from eqr.files import require_own
 
 if TYPE_CHECKING:
     from eqr.data import PuzzleSet
-    from eqr.measure.evaluate import BudgetSweep, Filler
-    from eqr.measure.scores import Evaluation, Scored
-    from eqr.measure.statistics import Estimate
+    from eqr.result import Result
+    from eqr.results.evaluate import BudgetSweep, Evaluation, Filler
 
 app = typer.Typer()
+
+NAMES = {"verified": "verified (a verifier)", "first-to-halt": "first to halt"}
+"""What selection rules are called in the table, where it is not what one types."""
 
 
 @app.command()
@@ -46,15 +49,13 @@ def evaluate(
     ] = None,
     race: Annotated[bool, typer.Option("--race", help=RACE_HELP)] = False,
     abreast: Annotated[int, typer.Option(help="Starts that race at once.")] = 8,
-    assume: Annotated[bool, typer.Option("--assume", help=ASSUME_HELP)] = False,
-    retell: Annotated[int | None, typer.Option(metavar="SEGMENTS", help=RETELL_HELP)] = None,
     noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,
     damping: Annotated[float | None, typer.Option(help="Damping instead of the model's.")] = None,
     start: Annotated[str, typer.Option(metavar="START", help=START_HELP)] = "model",
     probe: Annotated[
         bool, typer.Option("--probe", help="Measure residuals by a noise-free segment.")
     ] = False,
-    limit: Annotated[int | None, typer.Option(help="A random sample of so many puzzles.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Measure a random sample of this many puzzles.")] = None,
     seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
     slots: Annotated[int, typer.Option(min=1, help="Trajectories advanced at once.")] = 64,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
@@ -73,8 +74,6 @@ def evaluate(
     budget = {
         "race": race,
         "abreast": abreast,
-        "assume": assume,
-        "retell": retell,
         "noise": noise,
         "damping": damping,
         "start": start,
@@ -89,7 +88,7 @@ def evaluate(
 def _sweep(
     depth: str | None, breadth: str, halt: str, select: list[str] | None, budget: dict[str, Any]
 ) -> "BudgetSweep":
-    from eqr.measure.evaluate import BudgetSweep
+    from eqr.results.evaluate import BudgetSweep
 
     depths = () if depth is None else _numbers(depth, "--depth")
     return BudgetSweep.asked(depths, _numbers(breadth, "--breadth"), halt=halt, select=select or (), **budget)
@@ -117,14 +116,14 @@ def _run(
     from eqr.data import load_split
     from eqr.data.splits import sample
     from eqr.files import write_json
-    from eqr.measure.evaluate import evaluate
-    from eqr.solve import load_reasoner
+    from eqr.results.evaluate import evaluate
+    from eqr.solve import load
     from eqr.tasks import task_named
     from eqr.train.distributed import joined
     from eqr.train.sources import run_data
 
     puzzles = load_split(data or run_data(Path(model)), split)
-    reasoner = load_reasoner(model, device=device).for_task(task_named(puzzles.task))
+    reasoner = load(model, device=device).for_task(task_named(puzzles.task))
     sweep = sweep.for_model(reasoner.config)
     if limit is not None and limit != len(puzzles):
         puzzles = sample(puzzles, limit, seed=0)
@@ -180,83 +179,74 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
 
 
 def _default_out(model: str, reasoner: Any, puzzles: "PuzzleSet", sweep: "BudgetSweep", split: str) -> Path:
-    from eqr.measure.code import code_digest
-    from eqr.measure.table import model_digest
+    from eqr.behaviour import ANSWERS
     from eqr.model.lookup import local_model, shipped
+    from eqr.results.table import model_digest
 
-    made_by = (puzzles.digest, model_digest(reasoner), code_digest())
+    made_by = (puzzles.digest, model_digest(reasoner), ANSWERS)
     asked = [sweep.budget.to_json(), sweep.depths, sweep.breadths, *made_by]
     digest = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
     # nothing is ever written into the package
     home = Path("runs") / model if local_model(model) == shipped().get(model) else local_model(model)
+    require_own(home or Path(), "evaluations", f"{split}-{digest}")
     return (home or Path()) / "evaluations" / f"{split}-{digest}"
 
 
 def _table(found: "Evaluation") -> list[str]:
+    from eqr.result import pivot
+    from eqr.results.metrics import MEAN, TRIES
+
     lines = [
         f"{'depth':>5} {'breadth':>7}  {'answer':<24} {'exact %, 95% interval':<22} "
-        f"{'valid %, 95% interval':<22} {'NFE':>8} {'layers':>9} {'seconds':>8}",
+        f"{'valid %, 95% interval':<22} {'NFE':>8} {'layers':>9} {'seconds':>8}"
     ]
-    for row in found.budgets:
-        lines += _rows(row)
-    widest = found.budgets[-1]
-    for part in (_breadths(widest), _ratings(widest)):
+    whole = [row for row in found.rows if not row.part]
+    places = pivot(found.rows, "depth", "breadth")
+    for (depth, breadth, rule), answer in pivot(whole, "depth", "breadth", "rule").items():
+        cost = places[depth, breadth]
+        if "exact" not in answer or (breadth == 1 and rule not in (MEAN, *TRIES)):
+            continue
+        name = "the only start" if breadth == 1 and rule == MEAN else NAMES.get(rule, rule)
+        lines.append(
+            f"{depth:>5} {breadth:>7}  {name:<24} {_interval(answer['exact']):<22} "
+            f"{_interval(answer.get('valid')):<22} {cost['nfe'].value:>8,.1f} "
+            f"{cost['equivalent layers'].value:>9,.0f} {cost['seconds'].value:>8,.1f}"
+        )
+    for part in (_breadths(found), _ratings(found)):
         lines += ["", *part] if part else []
     return lines
 
 
-def _rows(row: "Scored") -> list[str]:
-    scores = row.scores
-    cost = f"{scores.nfe.value:>8,.1f} {row.equivalent_layers:>9,.0f} {row.seconds:>8,.1f}"
-    answers: list[tuple[str, Estimate, Estimate | None]] = []
-    if scores.starts is not None:
-        label = "the only start" if row.breadth == 1 else "mean over starts"
-        answers.append((label, scores.starts.exact, scores.starts.valid))
-    if row.breadth > 1:
-        marks = {"verified": "verified (a verifier)", "first-to-halt": "first to halt"}
-        for name, chosen in scores.selected.items():
-            answers.append((marks.get(name, name), chosen.exact, chosen.valid))
-        if scores.breadths is not None:
-            answers.append(("any correct (oracle)", scores.breadths.oracle_any_correct, None))
-    tries = {"top_1": "vote of the variants", "top_2": "vote, two tries"}
-    answers += [(tries[name], won, None) for name, won in (row.variant_votes or {}).items()]
-    place = f"{row.depth:>5} {row.breadth:>7}"
-    return [
-        f"{place}  {label:<24} {_interval(exact):<22} {_interval(valid):<22} {cost}"
-        for label, exact, valid in answers
-    ]
-
-
-def _interval(estimate: "Estimate | None") -> str:
-    if estimate is None:
+def _interval(row: "Result | None") -> str:
+    if row is None or row.low is None or row.high is None:
         return ""
-    return f"{100 * estimate.value:.2f} [{100 * estimate.low:.2f}, {100 * estimate.high:.2f}]"
+    return f"{100 * row.value:.2f} [{100 * row.low:.2f}, {100 * row.high:.2f}]"
 
 
-def _breadths(row: "Scored") -> list[str]:
-    found = row.scores.breadths
-    if found is None:
+def _breadths(found: "Evaluation") -> list[str]:
+    """Return what smaller breadths reach at the greatest depth."""
+    from eqr.result import pivot, select
+
+    depth = found.rows[-1].depth
+    curves = pivot(select(found.rows, metric="expected exact", depth=depth), "rule", "breadth")
+    if not curves:
         return []
-    apart = found.path_independence
+    breadths = list(dict.fromkeys(breadth for _, breadth in curves))
     lines = [
-        f"depth {row.depth}, against the number of starts (expected exact %)",
-        "starts    " + "".join(f"{k:>8}" for k in found.pass_at),
-        "pass@k    " + "".join(f"{100 * one.value:>8.2f}" for one in found.pass_at.values()),
+        f"depth {depth}, against the number of starts (expected exact %)",
+        f"{'starts':<22}" + "".join(f"{breadth:>8}" for breadth in breadths),
     ]
-    for name, curve in found.expected.items():
-        lines.append(f"{name:<10}" + "".join(f"{100 * one.value:>8.2f}" for one in curve.values()))
-    lines.append(
-        f"path independence, points: {_interval(apart.per_puzzle)} per puzzle, "
-        f"{_interval(apart.of_means)} of the means"
-    )
-    return lines
+    for rule in dict.fromkeys(rule for rule, _ in curves):
+        values = (100 * curves[rule, breadth]["expected exact"].value for breadth in breadths)
+        lines.append(f"{rule:<22}" + "".join(f"{value:>8.2f}" for value in values))
+    widest = {"depth": depth, "breadth": max(breadths)}
+    each, means = (found.one(f"path dependence {of}", **widest) for of in ("per puzzle", "of means"))
+    return [*lines, f"path dependence, points: {_interval(each)} per puzzle, {_interval(means)} of the means"]
 
 
-def _ratings(row: "Scored") -> list[str]:
-    starts = row.scores.starts
-    if starts is None or not starts.by_rating:
-        return []
-    lines = [f"depth {row.depth}, by difficulty rating (mean over starts)"]
-    for one in starts.by_rating:
-        lines.append(f"{one.low:>7,} to {one.high:<7,} {_interval(one.exact):<22} {one.exact.n:>7,} puzzles")
-    return lines
+def _ratings(found: "Evaluation") -> list[str]:
+    """Return accuracy by difficulty at the last budget."""
+    last = found.rows[-1]
+    rows = [r for r in found.rows if r.part and (r.depth, r.breadth) == (last.depth, last.breadth)]
+    head = [f"depth {last.depth}, by difficulty rating (mean over starts)"] if rows else []
+    return head + [f"{row.part:>18} {_interval(row):<22} {row.n:>7,} puzzles" for row in rows]

@@ -29,10 +29,10 @@ def export(
     from eqr.files import new_folder
     from eqr.model.export import MANIFEST, export_onnx, export_programs
     from eqr.progress import progress
-    from eqr.solve import load_reasoner
+    from eqr.solve import load
     from eqr.tasks import task_named
 
-    reasoner = load_reasoner(model, device="cpu")
+    reasoner = load(model, device="cpu")
     task = None if reasoner.config.task is None else task_named(reasoner.config.task)
     write: Callable[..., dict[str, Any]] = export_onnx if onnx else export_programs
     with (

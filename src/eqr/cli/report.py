@@ -9,7 +9,7 @@ import typer
 from eqr.cli.compare import show
 
 if TYPE_CHECKING:
-    from eqr.measure.report import Written
+    from eqr.report import Written
 
 app = typer.Typer()
 
@@ -24,7 +24,7 @@ def report(
         Path | None, typer.Option(metavar="DIR", help="Dataset folder instead of the run's own.")
     ] = None,
     split: Annotated[str | None, typer.Option(help="Which split of it: test, else validation.")] = None,
-    puzzles: Annotated[int, typer.Option(help="A random sample of so many puzzles.")] = 128,
+    puzzles: Annotated[int, typer.Option(help="Measure a random sample of this many puzzles.")] = 128,
     starts: Annotated[int, typer.Option(help="Independent starts per puzzle.")] = 8,
     depth: Annotated[
         int | None, typer.Option(help="Segments per trajectory; 64, or 1 for feedforward models.")
@@ -33,7 +33,7 @@ def report(
     landscape_puzzles: Annotated[int, typer.Option(help="Puzzles whose landscape mode is named.")] = 32,
     landscape_starts: Annotated[int, typer.Option(help="Starts of each of them.")] = 64,
     landscape_depth: Annotated[int | None, typer.Option(help="Segments of each of those; 32.")] = None,
-    stability: Annotated[int, typer.Option(help="Puzzles around whose final state we look.")] = 8,
+    stability: Annotated[int, typer.Option(help="Puzzles at whose final state stability is measured.")] = 8,
     panels: Annotated[int, typer.Option(help="Grids of the decoded trajectory, at most.")] = 11,
     seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
@@ -48,7 +48,7 @@ def report(
 
     The first time takes about a minute for a small model; candidates are kept, so that later times only draw.
     """
-    from eqr.measure.report import ReportPlan, write_report
+    from eqr.report import ReportPlan, write_report
 
     plan = ReportPlan.from_json(
         {

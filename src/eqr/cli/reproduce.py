@@ -14,37 +14,30 @@ from eqr.cli.train import seconds
 from eqr.errors import UserError
 
 if TYPE_CHECKING:
-    from eqr.experiments.executor import Executor
-    from eqr.experiments.experiment import Experiment
-    from eqr.experiments.plan import Plan
-    from eqr.experiments.reproduce import Report
-    from eqr.experiments.store import Store
+    from eqr.paper.executor import Executor
+    from eqr.paper.experiment import Experiment
+    from eqr.paper.plan import Plan
+    from eqr.paper.reproduce import Report
+    from eqr.paper.store import Store
 
 app = typer.Typer()
 
 SMOKE = Path("runs") / "smoke"
 """Where smoke runs and what comes of them go, apart from real ones."""
 
-CLUSTERS = (1, 8, 100)
-"""GPUs for which the cost of the paper's scale is shown."""
-
-MEASURED = "paper/sudoku-eqr"
-"""The recipe that is timed to know what a step costs beyond its products."""
+GPU = 60e12
+"""Operations a second that training sustains on one accelerator in bfloat16: an assumption, stated."""
 
 Workers = Annotated[
-    int | None, typer.Option(help="Runs side by side, one thread each; one per core if not given.")
+    int | None, typer.Option(help="Runs at the same time, one thread each; one per core if not given.")
 ]
-Limit = Annotated[str | None, typer.Option(metavar="TIME", help="Stop politely after so long: 90s, 30m, 2h.")]
+Limit = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Write checkpoints and stop after this long: 90s, 30m, 2h.")
+]
 On = Annotated[
     str | None,
     typer.Option(
         metavar="CLUSTER", help="ray: a cluster instead of this machine's cores; or ray://HOST:PORT."
-    ),
-]
-Shared = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS", help="Where nodes without a common folder keep runs: s3://..., any fsspec address."
     ),
 ]
 Kept = Annotated[Path | None, typer.Option(metavar="DIR", help="Runs by content; runs/store if not given.")]
@@ -54,18 +47,12 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show which runs are there and which would be trained.")
 ]
 Accepted = Annotated[
-    bool, typer.Option("--accept-store", help="Use runs that another version of the code made.")
+    bool, typer.Option("--accept-store", help="Use runs made by code that trains or answers otherwise.")
 ]
 Reused = Annotated[
     bool,
     typer.Option(
         "--reuse", help="Take numbers that --out shows for the same recipes and seeds; train only the rest."
-    ),
-]
-Rate = Annotated[
-    float | None,
-    typer.Option(
-        metavar="TFLOPS", min=0.001, help="What training sustains on a GPU of yours, for --scale paper."
     ),
 ]
 
@@ -78,6 +65,9 @@ def reproduce(
     as_list: Annotated[
         bool, typer.Option("--list", help="List items and claims, their cost, state and verdict.")
     ] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compute all verdicts again from the numbers in --out.")
+    ] = False,
     scale: Annotated[
         str, typer.Option(help="lab: small models on these cores; paper: the published recipes, on GPUs.")
     ] = "lab",
@@ -85,11 +75,9 @@ def reproduce(
     time_limit: Limit = None,
     workers: Workers = None,
     on: On = None,
-    shared: Shared = None,
     dry_run: DryRun = False,
-    gpu_rate: Rate = None,
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="Everything at a tiny size, to see that it works.")
+        bool, typer.Option("--smoke", help="Run everything at a tiny size, as a check.")
     ] = False,
     store: Kept = None,
     out: Results = None,
@@ -106,16 +94,19 @@ def reproduce(
     if as_list:
         _print_list(folder, as_json)
         return
+    if verify:
+        _verify(folder)
+        return
     _require(scale, seeds, workers)
-    from eqr.experiments.reproduce import chosen
+    from eqr.paper.reproduce import chosen
 
     experiments = chosen(items or [])
     if scale == "paper":
-        _paper(experiments, seeds, gpu_rate, as_json)
+        _paper(experiments, seeds, as_json)
         return
-    from eqr.experiments.plan import make_plan
-    from eqr.experiments.reproduce import reproduce as reproduced
-    from eqr.experiments.store import Store
+    from eqr.paper.plan import make_plan
+    from eqr.paper.reproduce import reproduce as reproduced
+    from eqr.paper.store import Store
 
     kept = Store(store or (SMOKE / "store" if smoke else Path("runs") / "store"))
     plan = make_plan(experiments, "lab", seeds=seeds, smoke=smoke)
@@ -127,18 +118,16 @@ def reproduce(
     accept(plan, kept, accept_store or reuse)
     options: dict[str, Any] = {"seeds": seeds, "smoke": smoke, "quiet": as_json}
     options["time_limit"] = None if time_limit is None else seconds(time_limit)
-    with executor_for(on, shared, workers) as executor:
+    with executor_for(on, workers) as executor:
         report = reproduced(experiments, executor, store=kept, out=folder, **options)
     _conclude(report, folder, as_json)
 
 
 @contextmanager
-def executor_for(on: str | None, shared: str | None, workers: int | None) -> "Iterator[Executor]":
+def executor_for(on: str | None, workers: int | None) -> "Iterator[Executor]":
     """Give what does the runs while the block runs: this machine's cores, or the cluster `--on` names."""
     if on is None:
-        if shared is not None:
-            raise UserError("--shared is for a cluster's nodes; on this machine --store names the folder")
-        from eqr.experiments.executor import LocalExecutor
+        from eqr.paper.executor import LocalExecutor
 
         yield LocalExecutor(workers)
         return
@@ -150,7 +139,7 @@ def executor_for(on: str | None, shared: str | None, workers: int | None) -> "It
     with connected(on) as ray:
         from eqr.cluster.executor import RayExecutor
 
-        yield RayExecutor(ray, shared)
+        yield RayExecutor(ray)
 
 
 def _require(scale: str, seeds: int | None, workers: int | None) -> None:
@@ -169,17 +158,17 @@ def require_workers(workers: int | None) -> None:
 
 def put_back(plan: "Plan", store: "Store", results: Path) -> None:
     """Take what results show for the runs of a plan, and say how many that were."""
-    from eqr.experiments.restore import restore
+    from eqr.paper.reproduce import restore
 
     count = restore(plan, store, results)
     print(f"{count} runs are taken from {results}: their numbers, without weights", file=sys.stderr)
 
 
 def accept(plan: "Plan", store: "Store", accepted: bool) -> None:
-    """Runs of another version of the code are used only if somebody says so."""
-    from eqr.experiments.reproduce import other_code
+    """Runs by code that trains or answers otherwise are used only if somebody says so."""
+    from eqr.paper.reproduce import other_versions
 
-    words = other_code(plan, store)
+    words = other_versions(plan, store)
     if words is None:
         return
     if accepted:
@@ -190,82 +179,73 @@ def accept(plan: "Plan", store: "Store", accepted: bool) -> None:
     raise UserError(f"{words}; add --accept-store to use them as they are, or --store DIR to begin another")
 
 
-def _paper(experiments: "list[Experiment]", seeds: int | None, rate: float | None, as_json: bool) -> None:
+def _paper(experiments: "list[Experiment]", seeds: int | None, as_json: bool) -> None:
     """Build and check every published recipe that the items need, and say what they would cost."""
-    from eqr.experiments.costs import spread, training_operations
-    from eqr.experiments.plan import make_plan
+    from eqr.paper.plan import make_plan
+    from eqr.results.costs import training_operations
 
     jobs = [job for job in make_plan(experiments, "paper", seeds=seeds).jobs if job.trains]
-    costs = [training_operations(job.recipe) for job in jobs]
-    speed, known = _gpu_speed(rate)
-    hours = [cost / speed / 3600 for cost in costs]
-    clusters = [
-        {"gpus": gpus, "hours": spread(hours, gpus), "busy": sum(hours) / gpus / spread(hours, gpus)}
-        for gpus in CLUSTERS
-        if hours
-    ]
+    rows: list[dict[str, Any]] = []
+    for job in jobs:
+        cost = training_operations(job.recipe)
+        rows.append(
+            {"run": job.label, "recipe": job.recipe.name, "flop": cost, "gpu_hours": cost / GPU / 3600}
+        )
+    total = sum(row["gpu_hours"] for row in rows)
     if as_json:
-        rows = [
-            {"run": job.label, "recipe": job.recipe.to_json(), "flop": cost, "gpu_hours": time}
-            for job, cost, time in zip(jobs, costs, hours, strict=True)
-        ]
-        total = {"gpu_hours": sum(hours), "flop_per_second": speed, "rate": known}
-        print(json.dumps({"runs": rows, **total, "clusters": clusters}, indent=2))
+        print(json.dumps({"runs": rows, "gpu_hours": total, "flop_per_second": GPU}, indent=2))
         return
-    for job, cost, time in zip(jobs, costs, hours, strict=True):
-        print(f"{cost:9.2e} FLOP {time:8.1f} h  {job.label}  ({job.recipe.name})")
+    for row in rows:
+        print(f"{row['flop']:9.2e} FLOP {row['gpu_hours']:8.1f} h  {row['run']}  ({row['recipe']})")
     print(
-        f"{len(jobs)} trainings by the published recipes: all build; about {sum(hours):,.0f} "
-        f"hours of a GPU that sustains {speed / 1e12:,.0f} TFLOP/s: {known}."
-    )
-    for row in clusters:
-        print(f"{row['gpus']:>5,} GPUs, a run each: {row['hours']:>10,.1f} h, busy {row['busy']:.0%} of it")
-
-
-def _gpu_speed(rate: float | None) -> tuple[float, str]:
-    """Return the operations a second of training on one GPU, and where the number is from."""
-    if rate is not None:
-        return 1e12 * rate, "as given"
-    from eqr.experiments.costs import GPU, training_share
-    from eqr.recipes import recipe_named
-
-    share = training_share(recipe_named(MEASURED))
-    return share * GPU, (
-        f"a step of {MEASURED}, measured on these cores, reaches {share:.0%} of the rate of large products, "
-        f"assumed to be {GPU / 1e12:,.0f} TFLOP/s there (--gpu-rate gives your own)"
+        f"{len(rows)} trainings by the published recipes: all build; about {total:,.0f} hours of a GPU that "
+        f"sustains {GPU / 1e12:,.0f} TFLOP/s, which is an assumption."
     )
 
 
 def print_plan(plan: "Plan", store: "Store", as_json: bool) -> None:
     """Print which runs of a plan are there already."""
-    from eqr.experiments.plan import state
-
-    rows = [{"run": job.label, "key": job.key, "state": state(job, store)} for job in plan.jobs]
+    rows = [{"run": job.label, "key": job.key, "state": job.state(store)} for job in plan.jobs]
     if as_json:
         print(json.dumps(rows, indent=2))
         return
     for row in rows:
         print(f"{row['state']:<10} {row['key']}  {row['run']}")
     counts = Counter(row["state"] for row in rows)
-    print(", ".join(f"{counts[name]} {name}" for name in ("there", "to look at", "to train")))
+    print(", ".join(f"{counts[name]} {name}" for name in ("there", "to measure", "to train")))
 
 
 def _print_list(folder: Path, as_json: bool) -> None:
-    from eqr.experiments.catalogue import CLAIMS, EXPERIMENTS
-    from eqr.experiments.listing import listed
+    from eqr.paper.items import EXPERIMENTS, ITEMS, JUDGED
+    from eqr.paper.page import listed
 
     rows = listed(folder)
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    for row in rows[: len(EXPERIMENTS)]:
+    for number, row in enumerate(rows[: len(ITEMS)]):
+        if number == len(EXPERIMENTS):
+            print("\nStudies that decide claims")
         print(f"{row['item']:<4} {row['minutes']:>5g} min  {row['state']:<8} {row['shows']}")
     print()
-    for row in rows[len(EXPERIMENTS) :]:
-        print(
-            f"{row['item']:<4} {row['verdict']:<10} {row['shows']}  ({', '.join(CLAIMS[row['item']].items)})"
-        )
+    for row in rows[len(ITEMS) :]:
+        print(f"{row['item']:<4} {row['verdict']}: {row['shows']}  ({', '.join(JUDGED[row['item']].items)})")
     print("\nMinutes are of one core beyond runs that items share; two cores take half.")
+
+
+def _verify(folder: Path) -> None:
+    """Compute verdicts, plots and page again, and fail if one is not as it was written."""
+    from eqr.paper.page import verdicts, verify
+
+    wrong = verify(folder)
+    for item, tests in verdicts(folder).items():
+        print(f"{item:<4} " + ", ".join(f"{test.verdict} ({test.test.operator})" for test in tests))
+    if wrong:
+        raise UserError(
+            f"not what the numbers in {folder} say: {', '.join(wrong)}; run eqr reproduce with an item to "
+            "write them anew"
+        )
+    print(f"{folder}: all verdicts, plots and the page follow from the numbers")
 
 
 def _conclude(report: "Report", out: Path, as_json: bool) -> None:
@@ -276,7 +256,7 @@ def _conclude(report: "Report", out: Path, as_json: bool) -> None:
 
 
 def _as_json(report: "Report", out: Path) -> dict[str, Any]:
-    from eqr.experiments.listing import listed
+    from eqr.paper.page import listed
 
     chosen = set(report.items)
     rows = [row for row in listed(out) if row["item"] in chosen or "verdict" in row]

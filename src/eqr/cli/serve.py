@@ -1,6 +1,5 @@
 """`eqr serve`: answer puzzles over HTTP, and show the page on which one watches."""
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from eqr.cli.reproduce import On
-from eqr.errors import UserError
+from eqr.errors import UserError, with_extra
 
 if TYPE_CHECKING:
     from eqr.serve.limits import Limits
@@ -25,19 +24,22 @@ def serve(
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; 0.0.0.0 opens it to the network.")
+        str, typer.Option(help="Address to listen on; 0.0.0.0 is the network, and needs --key or --open.")
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")
     ] = 8000,
     slots: Annotated[int, typer.Option(min=1, help="Rows of each model that run at once.")] = 64,
     waiting: Annotated[
-        int, typer.Option(min=1, help="Puzzles under way per model before clients are put off.")
+        int, typer.Option(min=1, help="Open puzzles per model; beyond that requests get 429.")
     ] = 1024,
     seconds: Annotated[float, typer.Option(min=0.1, help="Deadline of a request.")] = 60.0,
     key: Annotated[
         str | None, typer.Option(envvar="EQR_API_KEY", show_envvar=True, help="Ask clients for this API key.")
     ] = None,
+    anyone: Annotated[
+        bool, typer.Option("--open", help="Let anyone who reaches --host use the server without a key.")
+    ] = False,
     cors: Annotated[
         list[str] | None, typer.Option(metavar="ORIGIN", help="Let pages from this origin ask, too.")
     ] = None,
@@ -48,42 +50,43 @@ def serve(
 ) -> None:
     """Serve models until Ctrl-C or SIGTERM, which finish what was accepted; nothing is kept on disk."""
     try:
+        from eqr.serve.access import is_local, listening, names_of, require_access
         from eqr.serve.app import make_app
-        from eqr.serve.gate import LOOPBACK
         from eqr.serve.limits import Limits
         from eqr.serve.run import load, run
     except ImportError as error:
-        raise UserError(f"serving needs {error.name}: pip install 'eqr[serve]'") from None
+        raise UserError(f"serving needs {error.name}: {with_extra('serve')}") from None
     from eqr.progress import progress
 
     names = models or shipped_names()
     limits = Limits(waiting=waiting, seconds=seconds)
-    local = host in (*LOOPBACK, "::1")
+    require_access(host, key, anyone=anyone)
     options: dict[str, Any] = {
         "slots": slots,
         "key": key,
         "origins": tuple(cors or ()),
-        "hosts": LOOPBACK if local else None,
+        "hosts": names_of(host),
     }
-    ready = partial(_announce, host, local, key is not None)
+    ready = partial(_announce, host, is_local(host))
     if on is not None:
+        with listening(host, port):  # an address that cannot be had is said before a cluster is begun
+            pass
         _serve_on(on, names, limits, host, port, replicas or "1", options, partial(ready, names, port))
         return
     if replicas is not None:
         raise UserError("--replicas is for a cluster; add --on ray")
-    with progress("loading", len(names), unit="models") as shown:
-        served = load(names, loaded=shown.advance)
-    application = make_app(served, limits, **options)
-    called = [model.name for model in served]
-    run(application, limits, host=host, port=port, ready=partial(ready, called))
+    with listening(host, port) as sockets:
+        with progress("loading", len(names), unit="models") as shown:
+            served = load(names, loaded=shown.advance)
+        application = make_app(served, limits, **options)
+        called = [model.name for model in served]
+        run(application, limits, sockets, ready=partial(ready, called))
 
 
-def _announce(host: str, local: bool, protected: bool, served: Sequence[str], port: int) -> None:
+def _announce(host: str, local: bool, served: Sequence[str], port: int) -> None:
     """Say where which models are served."""
     place = f"http://{'localhost' if local or host == '0.0.0.0' else host}:{port}"
     print(f"serving {', '.join(served)} on {place} (docs: {place}/docs)", flush=True)
-    if not local and not protected:
-        print("open to the network without a key; add --key", file=sys.stderr, flush=True)
 
 
 def _serve_on(

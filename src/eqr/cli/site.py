@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from eqr.errors import UserError
+from eqr.errors import UserError, with_extra
 
 app = typer.Typer()
 
@@ -29,7 +29,7 @@ def site(
         from eqr.serve.run import load
         from eqr.serve.site import build_site
     except ImportError as error:
-        raise UserError(f"the site needs {error.name}: pip install 'eqr[serve,export]'") from None
+        raise UserError(f"the site needs {error.name}: {with_extra('serve,export')}") from None
     from eqr.cli.serve import shipped_names
     from eqr.files import new_folder
     from eqr.progress import progress

@@ -3,18 +3,24 @@
 import io
 import json
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from difflib import get_close_matches
+from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from eqr.errors import UserError
+from eqr.errors import UserError, with_extra
 from eqr.files import regular_file
+from eqr.progress import LOG_SECONDS
 
 if TYPE_CHECKING:
-    from eqr.solve import Answer, Refused, Solver
+    from eqr.backends import Backend
+    from eqr.model.reasoner import Reasoner
+    from eqr.solve import Answer, Refused, Snapshot, Solver
     from eqr.tasks import Task
 
 app = typer.Typer()
@@ -26,11 +32,17 @@ HALT_HELP = (
 )
 START_HELP = "model (its own) or random[:scale[:scratch scale]]."
 RACE_HELP = "The first start that halts cancels the rest."
-ASSUME_HELP = "Each start but the first is told another guess at a few cells."
-DEPTH_HELP = "Most segments per trajectory; 64, or 1 for feedforward models."
-SELECT_HELP = "Which start to believe; `verified` uses the task's check."
-HARD_OPTIONS = "--depth 128 --breadth 32 --assume --retell 10"
-RETELL_HELP = "With --assume: tell starts other guesses after so many segments, by how sure they are."
+DEPTH_HELP = "Most segments per trajectory; by default 1,024, or 64 with --halt never."
+SELECT_HELP = "How to choose among starts; `verified` uses the task's check."
+HARD_OPTIONS = "--breadth 8 --race"
+PATIENCE = 2.0
+"""Seconds without an answer after which the progress is shown."""
+REDRAW = 0.2
+"""Seconds between two lines of progress in a terminal."""
+MOST_LINES = 260
+"""Lines that a drawn grid has at most."""
+LONGEST_ROW = 30
+"""Characters that a row of a Sudoku has at most."""
 LONGEST_LINE = 1 << 16
 """Bytes of a line that are read; no puzzle is longer."""
 
@@ -51,11 +63,9 @@ def solve(
     ] = None,
     depth: Annotated[int | None, typer.Option(help=DEPTH_HELP)] = None,
     breadth: Annotated[int, typer.Option(help="Independent starts per puzzle.")] = 1,
-    halt: Annotated[str, typer.Option(metavar="RULE", help=HALT_HELP)] = "head+stable:1",
+    halt: Annotated[str, typer.Option(metavar="RULE", help=HALT_HELP)] = "head+stable:1/stable:64",
     select: Annotated[str, typer.Option(metavar="RULE", help=SELECT_HELP)] = "verified",
     race: Annotated[bool, typer.Option("--race", help=RACE_HELP)] = False,
-    assume: Annotated[bool, typer.Option("--assume", help=ASSUME_HELP)] = False,
-    retell: Annotated[int | None, typer.Option(metavar="SEGMENTS", help=RETELL_HELP)] = None,
     noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,
     damping: Annotated[float | None, typer.Option(help="Damping instead of the model's.")] = None,
     start: Annotated[str, typer.Option(metavar="START", help=START_HELP)] = "model",
@@ -68,23 +78,22 @@ def solve(
     """Solve puzzles; exit code 1 if any was refused or its answer breaks the rules."""
     from eqr.solve import Refused
 
-    model, task, puzzles = _named(words or [], task, file)
-    asked = {
+    model, puzzles = _named(words or [], file)
+    options = {
         "depth": depth,
         "breadth": breadth,
         "halt": halt,
         "select": select,
         "race": race,
-        "assume": assume,
-        "retell": retell,
         "noise": noise,
         "damping": damping,
         "start": start,
         "seed": seed,
     }
-    solver = _solver(model, task, identity, asked, device)
-    failed, given = False, _given(puzzles, file, solver.task)
-    for number, answer in enumerate(solver.solve_many(given, live="-" in puzzles)):
+    solver, given = _opened(model, task, puzzles, file, identity, options, device)
+    watcher = Watcher(solver, quiet=as_json)
+    failed = False
+    for number, answer in enumerate(watcher.solved(_texts(given, solver.task), live="-" in puzzles)):
         failed = failed or isinstance(answer, Refused) or not answer.valid
         if as_json:
             print(json.dumps(_plain(solver, answer, trace), allow_nan=False), flush=True)
@@ -95,51 +104,131 @@ def solve(
     raise typer.Exit(1 if failed else 0)
 
 
-def _named(words: list[str], task: str | None, file: Path | None) -> tuple[str, str | None, list[str]]:
-    """Tell the model from the puzzles; a puzzle alone is solved by the shipped model that fits it."""
-    from eqr.model.lookup import local_model
-    from eqr.solve.shipped import model_for
+def _named(words: list[str], file: Path | None) -> tuple[str | None, list[str]]:
+    """Tell the model's name, if there is one, from the puzzles; `-` is stdin."""
+    from eqr.model.lookup import is_path, local_model, shipped, task_for
 
-    if not words:
+    if not words and file is None:
         raise UserError("give a puzzle, or a model (`eqr models` lists those that ship) and puzzles")
+    if not words or words[0] == "-":
+        return None, words
     try:
         local_model(words[0])
     except UserError as unknown:
-        if file is not None:
-            raise
         try:
-            name, found = model_for(words[0])
-        except UserError as unread:
-            raise (unread if len(words) == 1 else unknown) from None
-        return name, task or found.name, words
+            task_for(words[0])
+        except UserError:
+            alike = get_close_matches(words[0][:80], shipped(), n=1)
+            if alike or words[1:] or file is not None or is_path(words[0]):
+                raise unknown from None
+            raise
+        return None, words
     if not words[1:] and file is None:
         raise UserError("give a puzzle, --file FILE, or - to read puzzles from stdin")
-    return words[0], task, words[1:]
+    return words[0], words[1:]
 
 
-def _solver(
-    model: str, task: str | None, identity: str | None, options: dict[str, Any], device: str
-) -> "Solver":
-    from eqr.solve import Asked, Solver, load_reasoner
+Given: TypeAlias = list[str | Iterator[str]]
+"""Puzzles in their order: a whole one, or the lines that some are in."""
+
+
+def _opened(
+    model: str | None,
+    task: str | None,
+    puzzles: list[str],
+    file: Path | None,
+    identity: str | None,
+    options: dict[str, Any],
+    device: str,
+) -> tuple["Solver", Given]:
+    """Open the model that is named, or the shipped one for the first puzzle, for the task of that puzzle."""
+    from eqr.model.lookup import MAZE, SUDOKU, model_for, task_for
+    from eqr.solve import SolveOptions, Solver, load
     from eqr.tasks import task_named
 
-    asked = Asked.from_json(options, where="solve")
-    reasoner = load_reasoner(model, device=device)
+    asked = SolveOptions.from_json(options, where="solve")
+    given: Given = [_lines("stdin", _stdin) if text == "-" else text for text in puzzles]
+    if file is not None:
+        given.append(_lines(str(file), lambda: regular_file(file).open("rb")))
+    name, found = model, None if task is None else task_named(task)
+    if name is None:
+        first, given[0] = _first_puzzle(given[0], None)
+        name, of_text = model_for(first)
+        found = found or of_text
+    reasoner = load(name, device=device)
+    kind = reasoner.config.task
+    if found is None and kind is not None:
+        found = task_named(kind)
+        if kind.startswith((MAZE, SUDOKU)):
+            first, given[0] = _first_puzzle(given[0], kind)
+            found = _fitting(reasoner, task_for(first, kind), found)
     solver = Solver(
         reasoner,
-        task=None if task is None else task_named(task),
+        task=found,
         budget=asked.budget(reasoner.config),
         select=asked.selection(),
-        identity=0 if identity is None else _identity(identity, model),
+        identity=0 if identity is None else _identity(identity, name),
+        backend=_backend(reasoner) if len(given) == 1 and isinstance(given[0], str) else None,
     )
     if solver.task.identities and identity is None:
         raise UserError(f"{solver.task.name} needs to know the family of its puzzles: add --identity NAME")
-    return solver
+    return solver, given
+
+
+def _backend(reasoner: "Reasoner") -> "Backend | None":
+    """Return what answers one puzzle while the kernels are not compiled yet; None is the default."""
+    from eqr.solve.first_use import EagerFirst, ready
+
+    return None if reasoner.embedding.device.type != "cpu" or ready() else EagerFirst(reasoner.config)
+
+
+def _fitting(reasoner: "Reasoner", wanted: "Task", own: "Task") -> "Task":
+    """Return the task of a puzzle if the model runs on its size, else its own, which refuses the puzzle."""
+    try:
+        reasoner.for_task(wanted)
+    except UserError:
+        return own
+    return wanted
+
+
+def _first_puzzle(given: str | Iterator[str], kind: str | None) -> tuple[str, str | Iterator[str]]:
+    """Return the first puzzle's text, as far as it tells what it is, and all that was given."""
+    if isinstance(given, str):
+        return given, given
+    read, first = _looked_at(given, kind)
+    if kind is None and not first.strip():
+        raise UserError("no puzzles in the input")
+    return first, chain(read, given)
+
+
+def _looked_at(lines: Iterator[str], kind: str | None) -> tuple[list[str], str]:
+    """Read lines until they tell what the first puzzle is: one line by itself, or all of them as a grid."""
+    from eqr.model.lookup import reads_as, task_for
+
+    read: list[str] = []
+    block: list[str] = []
+    for line in lines:
+        read.append(line)
+        blank = not (line if "#" in "".join(block) else line.strip())
+        if (blank and block) or len(block) > MOST_LINES:
+            break
+        if blank:
+            continue
+        block.append(line)
+        # a line as long as this is no row of a Sudoku, and a row of a maze has not both ends in it
+        whole = len(line.strip()) > LONGEST_ROW and ("#" not in line or {"S", "G"} <= set(line))
+        if len(block) == 1 and ((kind and reads_as(kind, line)) or (whole and reads_as(None, line))):
+            return read, line
+    grid = "\n".join(block)
+    if len(block) > 1 and reads_as(None, block[0]):  # small puzzles, one a line, unless they are one grid
+        whole = reads_as(None, grid) and bool(task_for(grid).check_puzzle(task_for(grid).parse(grid)))
+        return read, grid if whole else block[0]
+    return read, grid
 
 
 def _identity(name: str, model: str) -> int:
     """Return the number of a puzzle identity, given as such or by its name in the run's data."""
-    if name.isdecimal():
+    with suppress(ValueError):
         return int(name)
     from eqr.data import load_split
     from eqr.train.sources import run_data
@@ -150,14 +239,12 @@ def _identity(name: str, model: str) -> int:
     return names.index(name)
 
 
-def _given(puzzles: list[str], file: Path | None, task: "Task") -> Iterator[str]:
-    for text in puzzles:
-        if text == "-":
-            yield from _split(_lines("stdin", _stdin), task)
+def _texts(given: Given, task: "Task") -> Iterator[str]:
+    for part in given:
+        if isinstance(part, str):
+            yield part
         else:
-            yield text
-    if file is not None:
-        yield from _split(_lines(str(file), lambda: regular_file(file).open("rb")), task)
+            yield from _split(part, task)
 
 
 def _lines(name: str, opened: Callable[[], AbstractContextManager[IO[bytes]]]) -> Iterator[str]:
@@ -219,9 +306,9 @@ def _split(lines: Iterable[str], task: "Task") -> Iterator[str]:
 
 def _write_gif(path: Path, solver: "Solver", answer: "Answer") -> None:
     try:
-        from eqr.measure.moving import moving_picture
+        from eqr.figures.moving import moving_picture
     except ImportError as error:
-        raise UserError(f"--gif needs {error.name}: pip install 'eqr[plots]'") from None
+        raise UserError(f"--gif needs {error.name}: {with_extra('plots')}") from None
     from eqr.files import new_file
 
     frames = list(solver.trace(answer.puzzle, start=answer.start))
@@ -230,6 +317,61 @@ def _write_gif(path: Path, solver: "Solver", answer: "Answer") -> None:
     with new_file(path) as temporary:
         temporary.write_bytes(picture)
     print(f"{path}: {len(frames)} segments, {len(picture) / 1000:.0f} kB", file=sys.stderr)
+
+
+class Watcher:
+    """Says on stderr how far the puzzles under way are, and shows the best so far when interrupted."""
+
+    def __init__(self, solver: "Solver", *, quiet: bool) -> None:
+        self.solver, self.quiet = solver, quiet
+        self.latest: dict[int, dict[int, Snapshot]] = {}
+        """Of each puzzle under way, the last segment of each start."""
+        self._answered = self._said = time.monotonic()
+
+    def solved(self, puzzles: Iterable[str], *, live: bool) -> Iterator["Answer | Refused"]:
+        """Yield the answers in order."""
+        try:
+            for answer in self.solver.solve_many(puzzles, live=live, watch=None if self.quiet else self.see):
+                self._clear()
+                self.latest.pop(answer.index, None)
+                yield answer
+                self._answered = time.monotonic()
+        except KeyboardInterrupt:
+            self._clear()
+            self._show_best()
+            raise
+
+    def see(self, snapshot: "Snapshot") -> None:
+        """Note a segment; say so if the answer is long in coming."""
+        self.latest.setdefault(snapshot.puzzle, {})[snapshot.start] = snapshot
+        now = time.monotonic()
+        live = sys.stderr.isatty()
+        if now - self._answered < PATIENCE or now - self._said < (REDRAW if live else LOG_SECONDS):
+            return
+        self._said = now
+        line = self._line(min(self.latest))
+        print(f"\r{line}\x1b[K" if live else line, end="" if live else "\n", file=sys.stderr, flush=True)
+
+    def _line(self, puzzle: int) -> str:
+        best = self._best(puzzle)
+        return (
+            f"puzzle {puzzle + 1}: segment {best.segment} of {self.solver.budget.depth:,}, "
+            f"residual {best.residual:.4f}; Ctrl-C shows the best so far"
+        )
+
+    def _best(self, puzzle: int) -> "Snapshot":
+        return min(self.latest[puzzle].values(), key=lambda snapshot: snapshot.residual)
+
+    def _clear(self) -> None:
+        if not self.quiet and sys.stderr.isatty():
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _show_best(self) -> None:
+        if self.latest:
+            puzzle = min(self.latest)
+            best = self._best(puzzle)
+            print(f"puzzle {puzzle + 1}: stopped after segment {best.segment}; the best so far:")
+            print(self.solver.task.render(best.grid), flush=True)
 
 
 def show_answer(solver: "Solver", answer: "Answer | Refused", *, trace: bool, color: bool) -> None:
@@ -244,47 +386,56 @@ def show_answer(solver: "Solver", answer: "Answer | Refused", *, trace: bool, co
         _show_trace(solver, answer, color)
     solved = "answered (whether it is right, only a label can say)" if solver.task.identities else "solved"
     verdict = solved if answer.valid else f"not solved: {answer.reason}"
-    stopped = "halted" if answer.halted else "ran out of depth"
     print(f"puzzle {number}: {verdict}")
-    if not answer.valid and not solver.budget.assume and solver.task.distinct():
-        print(f"a hard puzzle may take guesses: {HARD_OPTIONS}")
+    if not answer.valid:
+        print(_what_to_try(solver))
     print(solver.task.render(answer.grid, puzzle=answer.puzzle, color=color))
     starts = f", start {answer.start + 1} of {solver.budget.breadth}" if solver.budget.breadth > 1 else ""
     chosen = f" by {solver.select.to_json()['kind']}" if starts else ""
     print(
-        f"depth {answer.depth} of {solver.budget.depth} ({stopped}){starts}{chosen}, NFE {answer.nfe}, "
-        f"residual {answer.residual:.4f}, {answer.seconds:.2f} s\n"
+        f"depth {answer.depth} of {solver.budget.depth} ({answer.status.word}){starts}{chosen}, "
+        f"NFE {answer.nfe}, residual {answer.residual:.4f}, {answer.seconds:.2f} s",
+        flush=True,
     )
+    if answer.note:
+        print(f"note: {answer.note}")
+    print()
+
+
+def _what_to_try(solver: "Solver") -> str:
+    """Name the options that may solve what was not solved."""
+    budget = solver.budget
+    starts = f"--breadth {4 * budget.breadth}" if budget.breadth > 1 else HARD_OPTIONS
+    if solver.reasoner.config.greatest_depth is not None:
+        return f"try several starts: {starts}"
+    return f"try several starts, {starts}, or more segments, --depth {4 * budget.depth}"
 
 
 def _show_trace(solver: "Solver", answer: "Answer", color: bool) -> None:
-    for frame in solver.trace(answer.puzzle, start=answer.start):
-        changed = f"{len(frame.changed)} cells changed" if frame.changed else "nothing changed"
+    from eqr.solve.answers import changes
+
+    frames = list(solver.trace(answer.puzzle, start=answer.start))
+    for frame, cells in zip(frames, changes(answer.puzzle, frames), strict=True):
+        changed = f"{len(cells)} cells changed" if cells else "nothing changed"
         print(
             f"segment {frame.segment}: {changed}, residual {frame.residual:.4f}, halt {frame.halt:+.2f}"
-            + (", halts" if frame.halted else "")
+            + (f", {frame.status.word}" if frame.status is not None else "")
         )
-        if frame.changed:
+        if cells:
             print(solver.task.render(frame.grid, puzzle=answer.puzzle, color=color))
         print()
 
 
 def _plain(solver: "Solver", answer: "Answer | Refused", trace: bool) -> dict[str, Any]:
-    from eqr.solve import Refused
-    from eqr.solve.plain import finite, plain_answer, text_of
+    from eqr.solve import Answer
+    from eqr.solve.answers import changes
 
-    if isinstance(answer, Refused):
-        return {"puzzle": answer.index + 1, "refused": answer.reason}
-    said = plain_answer(solver.task, answer.index + 1, answer)
-    if trace:
+    said = answer.to_json(answer.index + 1)
+    if trace and isinstance(answer, Answer):
+        frames = list(solver.trace(answer.puzzle, start=answer.start))
+        cells = changes(answer.puzzle, frames)
         said["trace"] = [
-            {
-                "segment": frame.segment,
-                "grid": text_of(solver.task, frame.grid),
-                "changed": list(frame.changed),
-                "residual": finite(frame.residual),
-                "halt": finite(frame.halt),
-            }
-            for frame in solver.trace(answer.puzzle, start=answer.start)
+            {**frame.to_json(solver.task, answer.index + 1), "changed": changed}
+            for frame, changed in zip(frames, cells, strict=True)
         ]
     return said

@@ -13,7 +13,6 @@ from eqr.cli.reproduce import (
     Kept,
     Limit,
     On,
-    Shared,
     Workers,
     accept,
     executor_for,
@@ -23,8 +22,8 @@ from eqr.cli.reproduce import (
 from eqr.cli.train import recipe_at, seconds
 
 if TYPE_CHECKING:
-    from eqr.experiments.store import Store
-    from eqr.experiments.sweep import Sweep
+    from eqr.paper.store import Store
+    from eqr.paper.sweep import Sweep
 
 app = typer.Typer()
 
@@ -45,7 +44,6 @@ def sweep(
     time_limit: Limit = None,
     workers: Workers = None,
     on: On = None,
-    shared: Shared = None,
     dry_run: DryRun = False,
     store: Kept = None,
     out: Annotated[
@@ -59,8 +57,8 @@ def sweep(
     Each run takes `threads` cores (one, unless set) or a GPU (--set device=cuda). Stopped at any moment, the
     same command goes on; nothing is trained twice.
     """
-    from eqr.experiments.store import Store
-    from eqr.experiments.sweep import make_sweep
+    from eqr.paper.store import Store
+    from eqr.paper.sweep import make_sweep
 
     require_workers(workers)
     limit = None if time_limit is None else seconds(time_limit)
@@ -70,7 +68,7 @@ def sweep(
         print_plan(asked.plan(), kept, as_json)
         return
     accept(asked.plan(), kept, accept_store)
-    _run(asked, kept, out or _default_out(asked), limit, workers, on, shared, as_json)
+    _run(asked, kept, out or _default_out(asked), limit, workers, on, as_json)
 
 
 def _run(
@@ -80,19 +78,22 @@ def _run(
     limit: float | None,
     workers: int | None,
     on: str | None,
-    shared: str | None,
     as_json: bool,
 ) -> None:
-    from eqr.experiments.sweep import gathered, run_sweep, table_text
+    from eqr.paper.sweep import gathered, run_sweep, table_text
 
-    with executor_for(on, shared, workers) as executor:
+    with executor_for(on, workers) as executor:
         tally = run_sweep(asked, executor, store=store, out=out, time_limit=limit, quiet=as_json)
     rows = gathered(asked, store)
     if as_json:
         counts = {"done": tally.done, "failed": tally.failed, "stopped": tally.stopped}
         print(json.dumps({"out": str(out), **counts, "rows": rows}, indent=2))
     else:
-        lines = [table_text(rows), "", *(f"failed: {name}: {why}" for name, why in tally.failed.items())]
+        lines = [
+            table_text(asked, rows),
+            "",
+            *(f"failed: {name}: {why}" for name, why in tally.failed.items()),
+        ]
         lines += [f"{tally.stopped} runs are left; the same command goes on"] if tally.stopped else []
         print("\n".join([*lines, f"table: {out / 'table.md'}"]))
     if tally.failed:

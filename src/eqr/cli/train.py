@@ -29,7 +29,7 @@ def seconds(text: str) -> float:
 def train(
     recipe: Annotated[
         str | None,
-        typer.Argument(help="A recipe's name, with variants behind it if you like, or a recipe.json."),
+        typer.Argument(help="A recipe's name, with or without variants, or a recipe.json."),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="RUN", help="Folder of the run.")] = None,
     settings: Annotated[
@@ -52,6 +52,9 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
 ) -> None:
     """Train a model by a recipe."""
+    from eqr.runs import RunFolder
+    from eqr.train.checkpoint import require_place
+
     if as_list:
         _list(as_json)
         return
@@ -71,6 +74,8 @@ def train(
     # one flat folder of runs: a variant's must not lie inside that of the recipe it varies
     run = out or Path("runs") / resolved.name.replace("/", "-")
     speaks = os.environ.get("RANK", "0") == "0"
+    if speaks:  # before anything is said of what will not be done
+        require_place(resolved, RunFolder(run), resume=resume, overwrite=overwrite)
     if speaks and not as_json:
         print(json.dumps(resolved.to_json(), indent=2) if verbose else _outline(resolved, run), flush=True)
     _train(resolved, run, resume, overwrite, as_json, speaks)

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from eqr.errors import UserError
+from eqr.errors import UserError, with_extra
 from eqr.signals import stoppable
 
-INSTALL = "pip install 'eqr[cluster]'"
 PATIENCE = 10.0
 """Seconds in which somebody must answer at an address."""
 _ADDRESS = re.compile(r"ray(://[^\s/]+:\d+)?")
@@ -27,14 +26,20 @@ def require_on(on: str) -> str | None:
 
 
 def imported_ray() -> Any:
-    """Return the module; that it is not installed is a `UserError`."""
+    """Return the module; that it is not installed is a `UserError`.
+
+    A cluster that is begun here listens to this machine only: Ray's switch for systems without clusters does
+    that, and is read when Ray is imported. Set to 1 beforehand, Ray listens on every address.
+    """
+    if "RAY_ADDRESS" not in os.environ:
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     # Ray would report usage, and hide GPUs from tasks that ask for none
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
     except ImportError as error:
-        raise UserError(f"--on ray needs {error.name}: {INSTALL}") from None
+        raise UserError(f"--on ray needs {error.name}: {with_extra('cluster')}") from None
     return ray
 
 

@@ -2,7 +2,7 @@
 
 What a trajectory draws depends on seed, puzzle and start alone, and a worker cuts batches as this process
 would, so a part has the same bits wherever it is run, on processors of one kind. Model and puzzles travel
-once to each machine and finished parts come back, so nothing needs a shared place. A part whose worker is
+once to each machine and finished parts come back, so no folder need be common. A part whose worker is
 lost is run again by another.
 """
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from eqr.behaviour import described
 from eqr.cluster.tasks import run_part
 from eqr.errors import UserError
-from eqr.measure.code import code_digest
 from eqr.progress import progress
 
 if TYPE_CHECKING:
     from eqr.data import PuzzleSet
-    from eqr.measure.table import CandidateTable
     from eqr.model.reasoner import Reasoner
+    from eqr.results.table import CandidateTable
     from eqr.train.distributed import World
 
 AHEAD = 2
@@ -50,7 +50,7 @@ class RayFiller:
             return
         device = next(reasoner.parameters()).device.type
         weights = {name: tensor.cpu() for name, tensor in reasoner.state_dict().items()}
-        told = {
+        given = {
             "model": ray.put({"config": reasoner.config.to_json(), "weights": weights}),
             "puzzles": ray.put(puzzles),
             "manifest": manifest.to_json(),
@@ -58,7 +58,7 @@ class RayFiller:
             "threads": self._cores,
             "cores": torch.get_num_threads(),
             "device": device,
-            "code": code_digest(),
+            "eqr": described(),
         }
         task = ray.remote(run_part).options(
             num_cpus=self._cores, num_gpus=int(device == "cuda"), max_retries=RETRIES
@@ -69,7 +69,7 @@ class RayFiller:
         with progress(f"{manifest.label}, on Ray", starts, unit="starts", quiet=quiet) as shown:
             while waiting or out:
                 while waiting and len(out) < most:
-                    out.append(task.remote(told, waiting.pop()))
+                    out.append(task.remote(given, waiting.pop()))
                 ready, out = ray.wait(out, timeout=1.0)
                 for part in ready:
                     block, wall, where = self._result(part)

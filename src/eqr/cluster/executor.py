@@ -1,7 +1,8 @@
 """The executor of `eqr reproduce` and `eqr sweep` on a cluster: each job is a Ray task with its cores or GPU.
 
 Ray decides where a task runs and begins it again elsewhere when its process or machine is lost; the job then
-goes on from its last checkpoint in the shared place. This side hands out, listens, and asks tasks to stop.
+goes on from its last checkpoint in the store, a folder that every node sees. This side hands out, listens,
+and asks tasks to stop.
 """
 
 import time
@@ -11,34 +12,32 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from eqr.cluster.shared import SharedPlace
+from eqr.behaviour import described
 from eqr.cluster.tasks import do_job
 from eqr.errors import UserError
-from eqr.experiments.executor import GRACE, POLL, JobOutcome, Watcher
-from eqr.experiments.jobs import Job
-from eqr.experiments.store import Store
-from eqr.experiments.versions import code_version
+from eqr.paper.executor import GRACE, POLL, JobOutcome, Watcher
+from eqr.paper.plan import Job
+from eqr.paper.store import Store
 
 RETRIES = 16
 """Times that a job is begun again after its process or machine was lost: one that kills it must end."""
-LOOK_EVERY = 2.0
-"""Seconds between two looks at which jobs run where."""
+ASK_EVERY = 2.0
+"""Seconds until the store is asked again which jobs run where."""
 
 
 class RayExecutor:
     """Does jobs as tasks of a cluster that `ray` is connected to."""
 
-    def __init__(self, ray: Any, shared: str | None = None) -> None:
-        """`shared` is an fsspec address for runs; without it every node must see the store's folder."""
+    def __init__(self, ray: Any) -> None:
+        """Every node must see the store's folder."""
         self._ray = ray
-        self._shared = None if shared is None else SharedPlace(shared)
 
     def run(
         self, jobs: Sequence[Job], store: Store, watcher: Watcher, *, until: float
     ) -> Iterator[JobOutcome]:
         """Hand all jobs to Ray and yield their outcomes as they come."""
         with self._marked(store) as marker:
-            crew = _Crew(self._ray, store, self._shared)
+            crew = _Crew(self._ray, store)
             try:
                 for job in jobs:
                     crew.hand_out(job, marker)
@@ -46,7 +45,7 @@ class RayExecutor:
                     if time.monotonic() > until:
                         crew.stop()
                     yield from crew.ended(POLL)
-                    watcher.update(*crew.seen())
+                    watcher(*crew.seen())
             finally:
                 crew.stop()
                 for _ in crew.rest():
@@ -54,16 +53,8 @@ class RayExecutor:
 
     @contextmanager
     def _marked(self, store: Store) -> Iterator[str]:
-        """Leave a mark by which workers can tell that they see the same place."""
-        name = f".seen-{uuid.uuid4().hex}"
-        if self._shared is not None:
-            self._shared.mark(name)
-            try:
-                yield name
-            finally:
-                self._shared.unmark(name)
-            return
-        mark = store.folder.resolve() / name
+        """Leave a mark by which workers can tell that they see the same folder."""
+        mark = store.folder.resolve() / f".seen-{uuid.uuid4().hex}"
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
         try:
@@ -75,22 +66,20 @@ class RayExecutor:
 class _Crew:
     """The tasks that are out."""
 
-    def __init__(self, ray: Any, store: Store, shared: SharedPlace | None) -> None:
-        self._ray, self._store, self._shared = ray, store, shared
+    def __init__(self, ray: Any, store: Store) -> None:
+        self._ray, self._store = ray, store
         self._task = ray.remote(do_job)
         self.jobs: dict[Any, Job] = {}
-        self._began: dict[str, float] = {}
         self._running: list[Job] = []
-        self._looked = 0.0
+        self._asked = 0.0
         self._stopping = False
 
     def hand_out(self, job: Job, marker: str) -> None:
         """Make a task of a job."""
-        asked = {
+        given = {
             "job": job.to_json(),
             "marker": marker,
-            "shared": self._shared and self._shared.address,
-            "code": code_version(),
+            "eqr": described(),
             "folder": str(Path.cwd()),
         }
         # what was said by a worker that is gone
@@ -98,7 +87,7 @@ class _Crew:
         task = self._task.options(
             name=job.label, num_cpus=job.recipe.threads or 1, num_gpus=gpus(job), max_retries=RETRIES
         )
-        self.jobs[task.remote(asked)] = job
+        self.jobs[task.remote(given)] = job
 
     def ended(self, seconds: float) -> Iterator[JobOutcome]:
         """Wait a moment and yield what has ended."""
@@ -119,23 +108,14 @@ class _Crew:
             said = {"failed": f"lost {RETRIES + 1} times with its process or machine: {reason}"}
         if "refused" in said:
             raise UserError(said["refused"])
-        if self._shared is not None:
-            self._shared.pull(job.key, self._store, checkpoints=False)
-        seconds = time.monotonic() - self._began.pop(job.key, time.monotonic())
-        return JobOutcome(job, failed=said.get("failed"), stopped="stopped" in said, seconds=seconds)
+        return JobOutcome(job, failed=said.get("failed"), stopped="stopped" in said)
 
     def seen(self) -> tuple[list[Job], int]:
         """Return the jobs that some worker says it has, and how many are still to be begun."""
         now = time.monotonic()
-        if now - self._looked > LOOK_EVERY:
-            self._looked, self._running = now, []
-            if self._shared is not None:
-                with suppress(OSError):  # a moment without network
-                    self._shared.pull_progress({job.key for job in self.jobs.values()}, self._store)
-            for job in self.jobs.values():
-                if self._store[job.key].place() is not None:
-                    self._running.append(job)
-                    self._began.setdefault(job.key, now)
+        if now - self._asked > ASK_EVERY:
+            self._asked = now
+            self._running = [job for job in self.jobs.values() if self._store[job.key].place() is not None]
         out = {job.key for job in self.jobs.values()}
         running = [job for job in self._running if job.key in out]
         return running, len(out) - len(running)

@@ -1,6 +1,6 @@
 """The server's application as a Ray Serve deployment: the same routes, on as many replicas as clients need.
 
-Each replica opens the models itself and answers whole requests, with a desk of its own for each model. Ray
+Each replica opens the models itself and answers whole requests, with a queue of its own for each model. Ray
 adds replicas when requests queue up and takes them away when they do not.
 """
 
@@ -49,6 +49,7 @@ def deploy(
         from eqr.serve.app import make_app
         from eqr.serve.run import load
 
+        _listen_where_the_node_does()
         return make_app(load(names), limits, **options)
 
     fewest, most = replicas
@@ -69,6 +70,19 @@ def deploy(
         serve.run(deployment.bind(), name=NAME, route_prefix="/")
     except RuntimeError as error:
         raise UserError(f"the deployment did not start: {str(error).strip().splitlines()[-1]}") from None
+
+
+def _listen_where_the_node_does() -> None:
+    """Let a replica whose node listens to its own machine only do so too.
+
+    Ray opens a port of each replica, which takes pickled requests, on every address, whatever the node does.
+    """
+    from ray._private.services import get_node_ip_address
+    from ray.serve._private import replica
+
+    if get_node_ip_address() == "127.0.0.1":
+        add_port = replica.add_port_to_grpc_server
+        replica.add_port_to_grpc_server = lambda server, _: add_port(server, "127.0.0.1:0")
 
 
 def serve_until_stopped(begin: Callable[[], None]) -> None:

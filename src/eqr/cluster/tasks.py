@@ -1,61 +1,55 @@
 """What a worker of the cluster does: plain functions of plain data, which import eqr only when they run.
 
-A worker is another machine's process. It is told where the shared place is, checks that it sees it and has
-the same code, and then does what a process on this machine would do.
+A worker is another machine's process. It is told where the store is, checks that it sees it and has the same
+code, and then does what a process on this machine would do.
 """
 
 import os
 import socket
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from eqr.model.reasoner import Reasoner
-    from eqr.solve.gather import CandidateBlock
+    from eqr.solve.candidates import CandidateBlock
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
-def do_job(asked: dict[str, Any]) -> dict[str, Any]:
-    """Do one job of a sweep or of `eqr reproduce`; say how it ended, as `eqr.experiments.worker` does."""
+def do_job(given: dict[str, Any]) -> dict[str, Any]:
+    """Do one job of a sweep or of `eqr reproduce`; say how it ended, as local processes do."""
     os.environ.update(ONE_THREAD)  # before numba is loaded, as in the processes of the local executor
-    if Path(asked["folder"]).is_dir():
-        os.chdir(asked["folder"])  # relative paths of recipes mean what they mean where the command was given
+    if Path(given["folder"]).is_dir():
+        os.chdir(given["folder"])  # relative paths of recipes mean what they mean where the command was given
+    from eqr.behaviour import described
     from eqr.errors import UserError
-    from eqr.experiments.versions import code_version
 
     where = f"{socket.gethostname()}, process {os.getpid()}"
-    if code_version() != asked["code"]:
-        return {"refused": f"{where} has eqr {code_version()}, the command {asked['code']}; install the same"}
+    if described() != given["eqr"]:
+        return {"refused": f"{where} has eqr {described()}; the command {given['eqr']}; install the same"}
     try:
-        return _done(asked, where)
+        return _done(given, where)
     except UserError as error:
         return {"failed": str(error)}
 
 
-def _done(asked: dict[str, Any], where: str) -> dict[str, Any]:
+def _done(given: dict[str, Any], where: str) -> dict[str, Any]:
     import torch
 
-    from eqr.cluster.shared import SharedPlace
-    from eqr.experiments.jobs import Interrupted, Job, run_job
-    from eqr.experiments.store import Store
+    from eqr.paper.executor import Interrupted, run_job
+    from eqr.paper.plan import Job
+    from eqr.paper.store import Store
     from eqr.signals import Stopped
 
     torch.set_num_threads(1)
-    job = Job.from_json(asked["job"])
-    with ExitStack() as stack:
-        if asked["shared"] is None:
-            marker = Path(asked["marker"])
-            if not marker.is_file():
-                return {"refused": unshared(where, str(marker.parent))}
-            store = Store(marker.parent)
-        else:
-            place = SharedPlace(asked["shared"])
-            if not place.has(asked["marker"]):
-                return {"refused": unshared(where, asked["shared"])}
-            store = stack.enter_context(place.working_copy(job.key))
-        stack.enter_context(store[job.key].placed(where))
+    job, marker = Job.from_json(given["job"]), Path(given["marker"])
+    if not marker.is_file():
+        return {
+            "refused": f"{where} does not see {marker.parent}: name a folder that every node has (--store on "
+            "NFS or the like)"
+        }
+    store = Store(marker.parent)
+    with store[job.key].placed(where):
         try:
             run_job(job, store)
         except (Interrupted, Stopped, KeyboardInterrupt):
@@ -63,15 +57,7 @@ def _done(asked: dict[str, Any], where: str) -> dict[str, Any]:
     return {"done": True}
 
 
-def unshared(where: str, place: str) -> str:
-    """Say that a worker does not see what the command sees."""
-    return (
-        f"{where} does not see {place}: name a folder that every node has (--store on NFS or the like) "
-        "or an address that every node reaches (--shared s3://bucket/folder)"
-    )
-
-
-def run_part(told: dict[str, Any], number: int) -> "tuple[CandidateBlock, float, str] | str":
+def run_part(given: dict[str, Any], number: int) -> "tuple[CandidateBlock, float, str] | str":
     """Run one part of a candidates table; return it, its seconds and its place, or what is wrong."""
     os.environ.update(ONE_THREAD)
     import time
@@ -79,19 +65,19 @@ def run_part(told: dict[str, Any], number: int) -> "tuple[CandidateBlock, float,
     import ray
     import torch
 
-    from eqr.measure.code import code_digest
-    from eqr.measure.evaluate import run_parts
-    from eqr.measure.table import Manifest
+    from eqr.behaviour import described
+    from eqr.results.evaluate import run_parts
+    from eqr.results.table import Manifest
 
     where = f"{socket.gethostname()}, process {os.getpid()}"
-    if code_digest() != told["code"]:
-        return f"{where} has eqr code {code_digest()}, the command {told['code']}; install the same"
-    torch.set_num_threads(told["threads"])
+    if described() != given["eqr"]:
+        return f"{where} has eqr {described()}; the command {given['eqr']}; install the same"
+    torch.set_num_threads(given["threads"])
     began = time.perf_counter()
-    reasoner = _model(told["model"], told["device"])
-    manifest = Manifest.from_json(told["manifest"])
-    puzzles = ray.get(told["puzzles"])
-    parts = run_parts(manifest, [number], reasoner, puzzles, slots=told["slots"], cores=told["cores"])
+    reasoner = _model(given["model"], given["device"])
+    manifest = Manifest.from_json(given["manifest"])
+    puzzles = ray.get(given["puzzles"])
+    parts = run_parts(manifest, [number], reasoner, puzzles, slots=given["slots"], cores=given["cores"])
     (block,) = [block for block, _ in parts if block is not None]
     return block, time.perf_counter() - began, where
 

@@ -15,6 +15,8 @@ from eqr.errors import UserError
 from eqr.progress import progress
 from eqr.tasks.base import Generate, Task
 
+FEWEST = 16
+"""Puzzles that each split must have where fewer than asked for will do."""
 PATIENCE = 1000
 """Repeats in a row before the search ends; by then some 99.5% of all there are have been found."""
 
@@ -27,20 +29,22 @@ def generate(
     options: Generate | None = None,
     workers: int = 0,
     one_stream: bool = False,
+    fewer: bool = False,
     quiet: bool = False,
 ) -> Splits:
     """Generate distinct puzzles for each split; the result depends on (task, sizes, seed, options) alone.
 
     No input occurs twice, and no two splits share a puzzle up to the task's cheap symmetries. Splits grow in
     proportion; `one_stream` instead fills them one after the other, in the order of `sizes`, from one
-    `default_rng(seed)`, as the builders of published sets do, and therefore without workers.
+    `default_rng(seed)`, as the builders of published sets do, and therefore without workers. Where there are
+    not so many distinct puzzles, it is an error, or with `fewer` splits are smaller.
     """
     sizes = {name: count for name, count in sizes.items() if count}
     if not sizes or min(sizes.values()) < 0:
         raise UserError("ask for at least one puzzle: --count must be positive")
     if one_stream and workers:
         raise UserError("one stream cannot be shared by workers; leave out --workers")
-    sorter = _Sorter(task, sizes, in_turn=one_stream)
+    sorter = _Sorter(task, sizes, in_turn=one_stream, fewer=fewer)
     total = sum(sizes.values())
     label = f"generating {task.name}"
     with (
@@ -84,8 +88,9 @@ def _one_stream(task: Task, options: Generate | None, seed: int) -> Iterator[Gen
 class _Sorter:
     """Puts each new puzzle where its kind (its canonical form) belongs, and gives up when none is new."""
 
-    def __init__(self, task: Task, sizes: dict[str, int], *, in_turn: bool) -> None:
-        self._task, self._sizes, self._in_turn = task, sizes, in_turn
+    def __init__(self, task: Task, sizes: dict[str, int], *, in_turn: bool, fewer: bool) -> None:
+        self._task, self._sizes, self._in_turn, self._fewer = task, sizes, in_turn, fewer
+        self._run_out = False
         self._kept: dict[str, list[tuple[GeneratedBlock, int]]] = {name: [] for name in sizes}
         self._home: dict[bytes, str] = {}
         self._kinds = dict.fromkeys(sizes, 0)
@@ -94,8 +99,8 @@ class _Sorter:
 
     @property
     def done(self) -> bool:
-        """Whether every split is full."""
-        return all(len(kept) == self._sizes[name] for name, kept in self._kept.items())
+        """Whether every split is full, or no more puzzles are to be had."""
+        return self._run_out or all(len(kept) == self._sizes[name] for name, kept in self._kept.items())
 
     def _home_of_new(self) -> str:
         """The split a new kind goes to: the first with room, or the one with fewest kinds for its size.
@@ -138,6 +143,9 @@ class _Sorter:
         self._repeats += 1
         found = len(self._inputs)
         if self._repeats >= PATIENCE:
+            self._run_out = self._fewer and min(map(len, self._kept.values())) >= FEWEST
+            if self._run_out:
+                return
             wanted = sum(self._sizes.values())
             raise UserError(
                 f"found only {found:,} distinct puzzles of the {wanted:,} asked for: the last "
@@ -146,7 +154,7 @@ class _Sorter:
             )
 
     def puzzles(self, name: str) -> PuzzleSet:
-        """The set of one full split."""
+        """The set of one split."""
         kept = self._kept[name]
         facts = kept[0][0].facts
         families = max(int(block.identities.max()) for split in self._kept.values() for block, _ in split)

@@ -4,40 +4,17 @@ Accuracy of an iterated model means nothing without its budget: every number car
 """
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Any
 
-from pydantic import Field, NonNegativeFloat, PositiveInt
+from pydantic import NonNegativeFloat, PositiveInt
 
+from eqr.errors import UserError, brief
 from eqr.model.config import ReasonerConfig
+from eqr.result import Result, pivot
 from eqr.value import Value
 
-
-class Measured(Value):
-    """One number about a model and what it cost."""
-
-    metric: str
-    """What was measured, such as `exact accuracy`."""
-    value: float
-    puzzles: str
-    """The puzzle set, by name or digest."""
-    count: PositiveInt
-    """How many puzzles."""
-    depth: PositiveInt
-    """Segments per trajectory at most, D."""
-    breadth: PositiveInt = 1
-    """Starts per puzzle, B."""
-    selection: Annotated[str, Field(min_length=1)] = "single start"
-    """How an answer was picked among the starts."""
-    mean_nfe: NonNegativeFloat | None = None
-    """Segments actually run per puzzle, when halting saved some."""
-    low: float | None = None
-    high: float | None = None
-    """95% interval, where it was computed."""
-
-    @property
-    def nfe(self) -> float:
-        """Segments per puzzle: as run, or depth x breadth."""
-        return float(self.depth * self.breadth) if self.mean_nfe is None else self.mean_nfe
+SINGLE = "single start"
+"""The rule of a number that is of one start."""
 
 
 class TrainingFacts(Value):
@@ -51,13 +28,48 @@ class TrainingFacts(Value):
     threads: PositiveInt
 
 
+def with_cost(measured: Sequence[Result]) -> list[tuple[Result, float]]:
+    """Return the numbers of a model, each with the segments that were run per puzzle."""
+    found = []
+    for place in pivot(measured, "item", "rule", "depth", "breadth").values():
+        nfe = place.get("nfe")
+        found += [
+            (row, float((row.depth or 1) * (row.breadth or 1)) if nfe is None else nfe.value)
+            for row in place.values()
+            if row is not nfe
+        ]
+    return found
+
+
+def read_measured(rows: Any, *, where: str) -> tuple[Result, ...]:
+    """Take back the numbers saved with a model, older ones too, which were records of another form."""
+    if not isinstance(rows, list):
+        raise UserError(f"{where} must hold a list of results; delete it to do without")
+    found = []
+    for row in rows:
+        if not isinstance(row, dict) or "puzzles" not in row:
+            found.append(Result.from_json(row, where=where))
+            continue
+        try:
+            place = {"item": row["puzzles"], "rule": row["selection"], "n": row["count"]}
+            place |= {"depth": row["depth"], "breadth": row["breadth"]}
+            found.append(
+                Result(metric="exact", value=row["value"], low=row["low"], high=row["high"], **place)
+            )
+            if row["mean_nfe"] is not None:
+                found.append(Result(metric="nfe", value=row["mean_nfe"], **place))
+        except KeyError as error:
+            raise UserError(f"{where}: {brief(row)} lacks {error}") from None
+    return tuple(found)
+
+
 def model_card(
     config: ReasonerConfig,
     parameters: int,
-    measured: Sequence[Measured],
+    measured: Sequence[Result],
     training: TrainingFacts | None = None,
 ) -> str:
-    """Write the card as Markdown with the Hub's metadata on top."""
+    """Write the card as Markdown, beginning with the metadata that the Hub reads."""
     parts = _metadata(config), _description(config, parameters), _origin(training), _numbers(measured), _use()
     return "\n".join(line for part in parts for line in part)
 
@@ -100,7 +112,7 @@ def _origin(training: TrainingFacts | None) -> list[str]:
     ]
 
 
-def _numbers(measured: Sequence[Measured]) -> list[str]:
+def _numbers(measured: Sequence[Result]) -> list[str]:
     lines = ["## Measured", ""]
     if not measured:
         return [*lines, "Nothing has been measured with these weights yet.", ""]
@@ -110,11 +122,13 @@ def _numbers(measured: Sequence[Measured]) -> list[str]:
         "| metric | value | puzzles | depth D | breadth B | NFE | selection |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for number in measured:
+    for number, nfe in with_cost(measured):
         interval = "" if number.low is None else f" ({number.low:.4g} to {number.high:.4g})"
+        metric = "exact accuracy" if number.metric == "exact" else number.metric
+        count = "" if number.n is None else f" ({number.n:,})"
         lines.append(
-            f"| {number.metric} | {number.value:.4g}{interval} | {number.puzzles} ({number.count:,}) "
-            f"| {number.depth} | {number.breadth} | {number.nfe:g} | {number.selection} |"
+            f"| {metric} | {number.value:.4g}{interval} | {number.item}{count} "
+            f"| {number.depth} | {number.breadth} | {nfe:g} | {number.rule} |"
         )
     return [*lines, ""]
 
@@ -123,10 +137,16 @@ def _use() -> list[str]:
     return [
         "## Use",
         "",
-        "```python",
-        "from eqr.model.reasoner import Reasoner",
+        "With this repository's name on the Hub, or the path of this folder:",
         "",
-        'reasoner = Reasoner.from_pretrained("path or owner/name")',
+        "```console",
+        'eqr solve OWNER/NAME "PUZZLE"',
+        "```",
+        "",
+        "```python",
+        "import eqr",
+        "",
+        'print(eqr.Solver("OWNER/NAME").solve("PUZZLE"))',
         "```",
         "",
     ]

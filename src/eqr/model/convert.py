@@ -1,4 +1,4 @@
-"""Official checkpoints of EqR, TRM, HRM and URM, turned into our config and weights (`eqr import`).
+"""Official checkpoints of EqR, TRM, HRM and URM, turned into our config and weights (`eqr convert`).
 
 The originals share one family of names, so one table of renamings serves all; which system it is shows in the
 names themselves. Checkpoints are read with `weights_only=True`: nothing in them is ever executed.
@@ -22,21 +22,12 @@ from pydantic import (
 from torch import Tensor
 
 from eqr.errors import UserError
-from eqr.model.config import (
-    Count,
-    FixedStart,
-    Path,
-    Positions,
-    RandomStart,
-    ReasonerConfig,
-    Side,
-    SingleState,
-    Size,
-    TwoLevel,
-)
+from eqr.model.config import Positions, ReasonerConfig, Side, Size
 from eqr.model.mixers import AnyMixer, Attention, Tokens
+from eqr.model.operator import Count, Perturbation, SingleState, TwoLevel
 from eqr.model.originals import Original, read_checkpoint, read_settings, table_shape
 from eqr.model.reasoner import Reasoner
+from eqr.model.state import FixedStart, RandomStart
 from eqr.model.weights import fitted, load_weights, shapes_of
 from eqr.value import Value
 
@@ -191,7 +182,7 @@ def _dynamics(read: Settings, system: str) -> dict[str, Any]:
     return {
         "recurrence": recurrence,
         "start": RandomStart(answer=read.H_init_std, scratch=read.L_init_std),
-        "path": Path(damping=round(1.0 - read.lambda_, 12), noise=read.noise_scale),
+        "path": Perturbation(damping=round(1.0 - read.lambda_, 12), noise=read.noise_scale),
     }
 
 

@@ -7,6 +7,7 @@ slot or on another rank.
 
 import hashlib
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eqr.cpu.operators import operator
-from eqr.cpu.states import CHOOSE, UNIFORM
+from eqr.model.definitions import definition
 
 TRUNCATION = 2.0
 UNIT_SCALE = 1.13685
@@ -52,35 +52,48 @@ def truncated_normal(keys: Tensor, stream: int, tokens: int, width: int) -> Tens
     return torch.erfinv((2.0 * drawn - 1.0).mul_(_EDGE)).mul_(2**0.5 * UNIT_SCALE)
 
 
-@operator(cpu=UNIFORM)
-def uniform(keys: Tensor, tokens: int, width: int) -> Tensor:
+@definition
+def uniform(keys: Tensor, tokens: int, width: int, /) -> Tensor:
     """Hash keys and counters to numbers above 0, at most 1, (tokens, rows, width)."""
     counters = torch.arange(tokens * width, device=keys.device).view(tokens, 1, width)
     bits = scramble(scramble(keys).view(1, -1, 1) + counters) >> 39  # 24 bits: what float32 can tell apart
     return (bits.float() + 0.5) * 2.0**-24
 
 
-@operator(cpu=CHOOSE)
-def choose(keys: Tensor, applications: int, tokens: int, size: int) -> Tensor:
+@definition
+def choose(keys: Tensor, applications: int, tokens: int, size: int, /) -> Tensor:
     """Hash keys to numbers below `size`, a power of two, (applications, tokens, rows)."""
     base = scramble(keys + torch.arange(applications, device=keys.device).view(-1, 1, 1))
     return scramble(base + torch.arange(tokens, device=keys.device).unsqueeze(1)) & (size - 1)
 
 
-class NoiseBank:
-    """Standard normal vectors drawn once; path noise picks among them by hashed index.
+NOISE_VECTORS = 1 << 14
+
+
+def choose_noise(
+    keys: Tensor, depths: Tensor, applications: int, tokens: int, *, since: int | Tensor = 0
+) -> Tensor:
+    """Return which vectors applications of a segment add, (applications, tokens, rows), the first `since`."""
+    return choose(keys + (depths << 20) + since, applications, tokens, NOISE_VECTORS)
+
+
+def noise_vectors(width: int, device: torch.device) -> Tensor:
+    """Return the standard normal vectors that path noise picks from, (NOISE_VECTORS, width), drawn once.
 
     A state of rows x tokens x width needs fresh noise at every application. Drawing it anew costs about as
-    much as the matrix products of a small model; picking each token's vector from a bank costs a copy.
+    much as the matrix products of a small model; picking each token's vector by hashed index costs a copy.
     """
+    place = width, device
+    if place not in _vectors:
+        # drawn on a thread of its own: modes of tracing, transforms and inference end at its border
+        with ThreadPoolExecutor(1) as aside:
+            _vectors[place] = aside.submit(_draw_vectors, width, device).result()
+    return _vectors[place]
 
-    SIZE = 1 << 14
 
-    def __init__(self, width: int, *, seed: int = 0, device: torch.device | None = None) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        vectors = torch.randn(self.SIZE, width, generator=generator, dtype=torch.float32)
-        self.vectors = vectors.to(device or torch.device("cpu"))
+_vectors: dict[tuple[int, torch.device], Tensor] = {}
 
-    def choose(self, keys: Tensor, applications: int, tokens: int) -> Tensor:
-        """Return which vectors the applications of a segment add, (applications, tokens, rows)."""
-        return choose(keys, applications, tokens, self.SIZE)
+
+def _draw_vectors(width: int, device: torch.device) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(NOISE_VECTORS, width, generator=generator, dtype=torch.float32).to(device)

@@ -24,11 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from eqr.errors import UserError
+from eqr.errors import UserError, with_extra
 from eqr.files import make_folder, new_file, write_json
-from eqr.model.config import Move
-from eqr.model.live import only_open
-from eqr.model.operator import Bare, Damped, Noisy, Wrapped, run_segment
+from eqr.model.counters import choose_noise, noise_vectors
+from eqr.model.operator import Applications, Damped, Move, Noise, Noisy
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
 
@@ -73,7 +72,7 @@ class _Embed(nn.Module):
     def forward(self, *inputs: Tensor) -> Tensor:
         puzzles, *identities = inputs
         vectors = self.reasoner.identity_vectors(identities[0]) if identities else None
-        return self.reasoner.embed(puzzles, vectors)
+        return self.reasoner.embed_tokens(puzzles, vectors)
 
 
 class _Start(nn.Module):
@@ -82,7 +81,7 @@ class _Start(nn.Module):
         self.reasoner = reasoner
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        return self.reasoner.start(*inputs).tensors()
+        return self.reasoner.initial_state(*inputs).tensors()
 
 
 def repeated(moves: Sequence[Move]) -> tuple[Move, ...]:
@@ -102,25 +101,23 @@ class _Cycle(nn.Module):
         self.reasoner = reasoner
         self.moves = repeated(reasoner.moves)
         if reasoner.config.path.noise:
-            reasoner.noise_bank(reasoner.embedding.device)  # made here, for it cannot be made in a graph
+            noise_vectors(reasoner.config.width, reasoner.embedding.device)  # cannot be drawn in a graph
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         reasoner, moves = self.reasoner, self.moves
         states = 2 if reasoner.config.two_states else 1
         x, keys, depths, cycle, damping, *noise = inputs[states:]
-        scratch = Damped(Bare(reasoner.stack), damping)
-        answer = Damped(Bare(reasoner.answer_stack or reasoner.stack), damping)
-        wrapped = Wrapped(answer=answer, scratch=scratch)
+        answer = Damped(reasoner.answer_stack or reasoner.stack, damping)
+        scratch = Damped(reasoner.stack, damping)
+        apply = Applications(answer=answer, scratch=scratch)
         if noise:
-            bank, chosen = reasoner.noise(keys, depths, since=cycle * len(moves), applications=len(moves))
-            wrapped = Wrapped(
-                answer=Noisy(answer, noise[0][0], bank, chosen),
-                scratch=Noisy(scratch, noise[0][-1], bank, chosen),
+            vectors = noise_vectors(reasoner.config.width, keys.device)
+            chosen = choose_noise(keys, depths, len(moves), reasoner.config.tokens, since=cycle * len(moves))
+            apply = Applications(
+                answer=Noisy(answer, Noise(vectors, chosen, noise[0][0])),
+                scratch=Noisy(scratch, Noise(vectors, chosen, noise[0][-1])),
             )
-        state = State(*inputs[:states])
-        if reasoner.rules is not None:
-            return only_open(reasoner.rules.open(x), state, x, moves, wrapped).tensors()
-        return run_segment(state, x, moves, wrapped).tensors()
+        return reasoner.run(State(*inputs[:states]), x, apply, moves=moves).tensors()
 
 
 class _Read(nn.Module):
@@ -144,7 +141,7 @@ def graphs(reasoner: Reasoner, *, rows: int = 3, seed: int = 0) -> tuple[Graph, 
     identities = (torch.arange(rows) % config.identities,) if config.identities else ()
     given = (puzzles, *identities)
     x = _Embed(reasoner)(*given)
-    start = reasoner.start(x, keys).tensors()
+    start = reasoner.initial_state(x, keys).tensors()
     depths = torch.arange(rows)
     scales = (torch.tensor(noise_scales(reasoner)),) if config.path.noise else ()
     cycle = torch.tensor(1)
@@ -197,7 +194,7 @@ def export_onnx(
         import onnxruntime
         import onnxscript  # noqa: F401  # what torch.onnx needs, said before any work is done
     except ImportError as error:
-        raise UserError(f"exporting needs {error.name}: pip install 'eqr[export]'") from None
+        raise UserError(f"exporting needs {error.name}: {with_extra('export')}") from None
 
     def write(graph: Graph) -> bytes:
         with _quiet():

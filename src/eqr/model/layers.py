@@ -1,22 +1,20 @@
-"""The layers: normalisation, gated MLPs over channels and over tokens, attention.
+"""Blocks and what they are made of: normalisation, gated MLPs, and f(z; c) = block_k(... block_1(z + c)).
 
-All take and give token-major states (tokens, rows, width), add their own residual and normalise, so that a
-block is their composition. Weights keep PyTorch's (out, in) shape; nothing is transposed in memory. What is
-marked as an `operator` is defined here, and computed by other means where there are some.
+All take and give token-major states (sites, rows, width), add their own residual and normalise. Conditioning
+enters only by that first addition. Weights keep PyTorch's (out, in) shape; nothing is transposed in memory.
 """
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eqr.cpu.gated import GATED_MLP
-from eqr.cpu.operators import operator
-from eqr.cpu.sweeps import GATE
-from eqr.model.config import ReasonerConfig
 from eqr.model.counters import TRUNCATION, UNIT_SCALE
-from eqr.model.positions import Rotation, rotation_tables
+from eqr.model.definitions import definition
+
+if TYPE_CHECKING:
+    from eqr.model.config import ReasonerConfig
 
 EPSILON = 1e-5
 
@@ -31,29 +29,19 @@ def normalise(h: Tensor, dim: int) -> Tensor:
     return (wide * torch.rsqrt(mean + EPSILON)).to(h.dtype)
 
 
-@operator(cpu=GATE)
-def gate(both: Tensor, dim: int) -> Tensor:
+@definition
+def gate(both: Tensor, dim: int, /) -> Tensor:
     """silu(g) * u for the two halves of a projection along `dim`, the gate g first."""
     g, u = both.chunk(2, dim=dim)
     return F.silu(g) * u
 
 
-@operator(cpu=GATED_MLP)
-def gated_mlp(h: Tensor, up: Tensor, down: Tensor, dim: int) -> Tensor:
+@definition
+def gated_mlp(h: Tensor, up: Tensor, down: Tensor, dim: int, /) -> Tensor:
     """R(h + W_down(silu(g) * u)) for a matrix h, mixing its channels (`dim` 1) or its tokens (`dim` 0)."""
     if dim == 1:
         return normalise(h + F.linear(gate(F.linear(h, up), dim), down), dim)
     return normalise(h + down @ gate(up @ h, dim), dim)
-
-
-def _attend_by_hand(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    return torch.softmax(q @ k.transpose(2, 3) * q.shape[3] ** -0.5, dim=3) @ v
-
-
-@operator(transformed=_attend_by_hand)  # PyTorch's fused attention has no forward derivative
-def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """softmax(q k^T / sqrt(size of a head)) v for (rows, heads, tokens, size of a head)."""
-    return F.scaled_dot_product_attention(q, k, v)
 
 
 def scaled_normal(*shape: int, std: float, generator: torch.Generator) -> Tensor:
@@ -73,7 +61,7 @@ def matrix(rows: int, columns: int, generator: torch.Generator) -> nn.Parameter:
 class ChannelMlp(nn.Module):
     """h <- R(h + W_down(silu(g) * u)), a gated MLP over the channels of each token."""
 
-    def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
+    def __init__(self, config: "ReasonerConfig", generator: torch.Generator) -> None:
         super().__init__()
         hidden = config.hidden(config.width)
         self.up = matrix(2 * hidden, config.width, generator)
@@ -81,13 +69,13 @@ class ChannelMlp(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """Mix channels."""
-        return gated_mlp(h.flatten(0, 1), self.up, self.down, dim=1).view_as(h)
+        return gated_mlp(h.flatten(0, 1), self.up, self.down, 1).view_as(h)
 
 
 class ConvChannelMlp(nn.Module):
     """URM's gated MLP: a depthwise convolution over tokens (position t sees t-1 and t) before W_down."""
 
-    def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
+    def __init__(self, config: "ReasonerConfig", generator: torch.Generator) -> None:
         super().__init__()
         hidden = config.hidden(config.width)
         self.up = matrix(2 * hidden, config.width, generator)
@@ -98,54 +86,44 @@ class ConvChannelMlp(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """Mix channels, with a glance at the token before."""
-        gated = gate(F.linear(h.flatten(0, 1), self.up), dim=1).view(*h.shape[:2], -1)
+        gated = gate(F.linear(h.flatten(0, 1), self.up), 1).view(*h.shape[:2], -1)
         before = F.pad(gated[:-1], (0, 0, 0, 0, 1, 0))
         seen = torch.addcmul(self.bias + before * self.kernel[0], gated, self.kernel[1])
         return normalise(h + F.linear(F.silu(seen), self.down), dim=2)
 
 
-class TokenMlp(nn.Module):
-    """h <- R(h + W_down(silu(g) * u)) over the token axis, the same weights for every channel."""
+class Block(nn.Module):
+    """The config's mixer, then a channel mixer, both post-norm."""
 
-    def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
+    def __init__(self, config: "ReasonerConfig", generator: torch.Generator) -> None:
         super().__init__()
-        hidden = config.hidden(config.tokens)
-        self.up = matrix(2 * hidden, config.tokens, generator)
-        self.down = matrix(config.tokens, hidden, generator)
+        self._mixer = config.mixer.kind
+        # under the mixer's own name, by which saved weights know it
+        self.add_module(self._mixer, config.mixer.layer(config, generator))
+        make = ConvChannelMlp if config.convolution else ChannelMlp
+        self.channels: nn.Module = make(config, generator)
+
+    @property
+    def mixer(self) -> nn.Module:
+        """The layer in which sites look at one another."""
+        return self.get_submodule(self._mixer)
 
     def forward(self, h: Tensor) -> Tensor:
-        """Mix tokens; the normalisation runs over tokens, per channel."""
-        return gated_mlp(h.flatten(1), self.up, self.down, dim=0).view_as(h)
+        """Apply both mixers to h (sites, rows, width)."""
+        mixed: Tensor = self.channels(self.mixer(h))
+        return mixed
 
 
-class AttentionLayer(nn.Module):
-    """h <- R(h + W_out attention(h)), bidirectional, all heads from one packed projection."""
+class Stack(nn.Module):
+    """The shared blocks that one application runs through."""
 
-    cosines: Tensor | None
-    sines: Tensor | None
-
-    def __init__(self, config: ReasonerConfig, generator: torch.Generator) -> None:
+    def __init__(self, config: "ReasonerConfig", generator: torch.Generator) -> None:
         super().__init__()
-        self.heads = config.heads
-        tables = rotation_tables(config)
-        self.register_buffer("cosines", None if tables is None else tables[0], persistent=False)
-        self.register_buffer("sines", None if tables is None else tables[1], persistent=False)
-        self._parts = 2 if config.positions == "rotary-2d" else 1
-        self.qkv = matrix(3 * config.width, config.width, generator)
-        self.out = matrix(config.width, config.width, generator)
+        self.blocks = nn.ModuleList(Block(config, generator) for _ in range(config.blocks))
 
-    def forward(self, h: Tensor) -> Tensor:
-        """Let every token look at every token of its row."""
-        projected = F.linear(h, self.qkv)
-        q, k, v = projected.view(*h.shape[:2], 3, self.heads, -1).unbind(2)
-        if self.cosines is not None and self.sines is not None:
-            rotation = Rotation(self.cosines, self.sines, self._parts)
-            q, k = rotation.turn(q), rotation.turn(k)
-        # views only: (tokens, rows, heads, head) as (rows, heads, tokens, head)
-        q, k, v = (part.permute(1, 2, 0, 3) for part in (q, k, v))
-        seen = attend(q, k, v).permute(2, 0, 1, 3).flatten(2)
-        return normalise(h + F.linear(seen, self.out), dim=2)
-
-
-Application = Callable[[Tensor, Tensor | None], Tensor]
-"""z, condition -> new z, all (tokens, rows, width); a block stack or a wrapper around one."""
+    def forward(self, z: Tensor, condition: Tensor | None, index: int = 0) -> Tensor:
+        """Return f(z; condition), whichever application of the segment it is."""
+        h = z if condition is None else z + condition
+        for block in self.blocks:
+            h = block(h)
+        return h

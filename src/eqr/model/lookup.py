@@ -1,16 +1,23 @@
-"""Which model a name means: a model folder, a run folder (its best model), a shipped model or a hub id.
+"""Which model is meant: by a name (a folder, a run, a shipped model, a hub id) or by a puzzle's text.
 
 Shipped models lie in the package (`eqr/weights`), a folder each with config, weights, measured numbers and
 card. One lookup serves the command line, `Solver`, `Reasoner.from_pretrained` and the server.
 """
 
 import os
+import re
+from math import isqrt
 from pathlib import Path
 
 from eqr.errors import UserError, nearest
+from eqr.files import read_json
+from eqr.tasks import Task, task_named
+from eqr.tasks.sudoku_text import WORDS
 
 CONFIG = "config.json"
 BEST = "best"
+RUNS = "runs"
+"""The folder that runs are in unless told otherwise: never the name of an owner on the hub."""
 SHIPPED = Path(__file__).resolve().parent.parent / "weights"
 
 
@@ -33,14 +40,109 @@ def local_model(name: str | Path) -> Path | None:
     known = shipped()
     if str(name) in known:
         return known[str(name)]
-    if not is_hub_id(str(name)):
-        raise UserError(
-            f"no model {str(name)!r}: neither a folder here, nor a shipped model, nor a hub id such "
-            f"as owner/name{nearest(str(name), known)}"
-        )
-    return None
+    if is_hub_id(str(name)):
+        return None
+    if is_path(str(name)):
+        raise UserError(f"no folder {name}: a run is trained there by `eqr train RECIPE --out {name}`")
+    raise UserError(
+        f"no model {str(name)!r}: neither a folder here, nor a shipped model, nor a hub id such "
+        f"as owner/name{nearest(str(name), known)}"
+    )
 
 
 def is_hub_id(name: str) -> bool:
     """Say whether a name could be one of the Hugging Face Hub's, and not a path that is not there."""
-    return name.count("/") == 1 and name[0] not in "./~" and not Path(name).parent.is_dir()
+    owner, _, rest = name.partition("/")
+    if not is_path(name) or "/" in rest or owner[:1] in (".", "~", "") or owner == RUNS:
+        return False
+    return not Path(owner).is_dir()
+
+
+def is_path(name: str) -> bool:
+    """Say whether a name is written as a path or hub id, and not as a puzzle that has a slash in it."""
+    return re.fullmatch(r"/?[\w.~-]+(/[\w.-]+)+/?", name) is not None
+
+
+MAZE, SUDOKU = "maze-", "sudoku-"
+FIRST = "sudoku-9x9-hard"
+"""The model to ask first where two are for one task."""
+SERVED = {"sudoku-16x16": "sudoku-9x9"}
+"""Tasks without weights of their own, and the model whose weights serve them too."""
+SIZES = (4, 6, 9, 16)
+"""Sides of the Sudokus that a text may be."""
+
+
+def model_for(text: str) -> tuple[str, Task]:
+    """Return the shipped model and the task for a puzzle as people paste it."""
+    task = task_for(text)
+    for name, folder in sorted(shipped().items(), key=lambda model: model[0] != FIRST):
+        kind = read_json(folder / CONFIG)["task"]
+        if kind == task.name or (_is_maze(kind) and _is_maze(task.name)):
+            return name, task
+    return SERVED[task.name], task
+
+
+def task_for(text: str, kind: str | None = None) -> Task:
+    """Return the task that a text is a puzzle of; `kind` is a model's own, which comes first.
+
+    Models of mazes and Sudokus run on other sizes than their own, so the text decides the size. `UserError`
+    says what keeps it from being a puzzle of the task it is nearest to.
+    """
+    own = None if kind is None else task_named(kind)
+    if own is not None and (not own.name.startswith((MAZE, SUDOKU)) or _reads(own, text)):
+        return own
+    if "#" in text:
+        tasks = [_maze_of_that_size(text)]
+    else:
+        cells = sum(map(len, WORDS.findall(text)))
+        sides = sorted(SIZES, key=lambda side: abs(side * side - cells))
+        tasks = [task_named(f"{SUDOKU}{side}x{side}") for side in sides]
+    for task in tasks:
+        if _reads(task, text) and (own is None or _is_maze(own.name) == _is_maze(task.name)):
+            return task
+    if own is not None:
+        return own  # which refuses it, and answers the others of its lot
+    raise UserError(
+        f"{text[:40]!r} reads like none of the puzzles that shipped models solve (Sudokus of 16, 36, 81 or "
+        f"256 cells, mazes drawn with #, S and G); as {tasks[0].name}: {_fault(tasks[0], text)}. If "
+        "another model solves it, name that first: eqr solve MODEL PUZZLE"
+    )
+
+
+def reads_as(kind: str | None, text: str) -> bool:
+    """Say whether a text is a puzzle of a task, or of any that shipped models solve."""
+    if kind is not None:
+        return _reads(task_named(kind), text)
+    try:
+        task_for(text)
+    except UserError:
+        return False
+    return True
+
+
+def _reads(task: Task, text: str) -> bool:
+    return not _fault(task, text)
+
+
+def _fault(task: Task, text: str) -> str:
+    """Say why a text is no puzzle of a task, nothing if it is one."""
+    try:
+        task.parse(text)
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def _maze_of_that_size(text: str) -> Task:
+    lines = [line.strip("\r") for line in text.strip("\n").split("\n")]
+    rows, columns = len(lines), max(map(len, lines))
+    if rows == 1:  # a square, its lines one behind another
+        rows = columns = isqrt(columns)
+    try:
+        return task_named(f"{MAZE}{rows}x{columns}")
+    except UserError:
+        return task_named(f"{MAZE}11x11")
+
+
+def _is_maze(name: str) -> bool:
+    return name.startswith(MAZE)

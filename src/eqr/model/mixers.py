@@ -2,22 +2,23 @@
 
 A mixer is one value that says everything the rest must know about it: the layer it makes, what that costs,
 whether its weights are tied to a grid size and what it needs from the task. The paper's systems mix by an MLP
-over tokens or by attention, and must learn from data that a row is a row. The structured ones are told:
-`Neighbours` that a cell has four of them, `Groups` which cells constrain each other.
+over tokens or by attention, and must learn from data that a row is a row. `eqr.model.structured` has those
+that are told.
 """
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, PositiveInt, SerializeAsAny
+import torch
+from pydantic import BeforeValidator, SerializeAsAny
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from eqr.errors import UserError
-from eqr.registry import Kind, kinds_of, reads, register
+from eqr.model.definitions import transformed
+from eqr.model.layers import gated_mlp, matrix, normalise
+from eqr.registry import Kind, kinds_of, reads
 
 if TYPE_CHECKING:
-    import torch
-    from torch import nn
-
     from eqr.model.config import ReasonerConfig
 
 
@@ -32,8 +33,18 @@ class Mixer(Kind):
     def check(self, config: "ReasonerConfig") -> None:
         """Raise `ValueError` if a config cannot be built with this mixer."""
 
+    def check_live(self, config: "ReasonerConfig") -> None:
+        """Raise `ValueError` if this mixer cannot leave candidates out (`CandidateSites.live`)."""
+        raise ValueError(
+            f"sites.live needs the groups or the rules mixer, not {self.kind}; set live to false"
+        )
+
+    def fits(self, config: "ReasonerConfig", task: str) -> bool:
+        """Whether a layer of this config is also that of another task with grids of the same size."""
+        return True
+
     @abstractmethod
-    def layer(self, config: "ReasonerConfig", generator: "torch.Generator") -> "nn.Module":
+    def layer(self, config: "ReasonerConfig", generator: torch.Generator) -> nn.Module:
         """Build the layer h -> R(h + mixed h), states being (sites, rows, width)."""
 
     @abstractmethod
@@ -58,10 +69,8 @@ class Tokens(Mixer):
         if config.positions.startswith("rotary"):
             raise ValueError("rotary positions act on attention; the token mixer has none to rotate")
 
-    def layer(self, config: "ReasonerConfig", generator: "torch.Generator") -> "nn.Module":
+    def layer(self, config: "ReasonerConfig", generator: torch.Generator) -> nn.Module:
         """Build a `TokenMlp`."""
-        from eqr.model.layers import TokenMlp
-
         return TokenMlp(config, generator)
 
     def multiply_adds(self, config: "ReasonerConfig") -> int:
@@ -71,6 +80,20 @@ class Tokens(Mixer):
     def widest(self, config: "ReasonerConfig") -> int:
         """Gate and value."""
         return 2 * config.hidden(config.tokens) * config.width
+
+
+class TokenMlp(nn.Module):
+    """h <- R(h + W_down(silu(g) * u)) over the token axis, the same weights for every channel."""
+
+    def __init__(self, config: "ReasonerConfig", generator: torch.Generator) -> None:
+        super().__init__()
+        hidden = config.hidden(config.tokens)
+        self.up = matrix(2 * hidden, config.tokens, generator)
+        self.down = matrix(config.tokens, hidden, generator)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Mix tokens; the normalisation runs over tokens, per channel."""
+        return gated_mlp(h.flatten(1), self.up, self.down, 0).view_as(h)
 
 
 class Attention(Mixer):
@@ -85,10 +108,8 @@ class Attention(Mixer):
         if config.positions == "rotary-2d" and config.width % (4 * config.heads):
             raise ValueError(f"rotary-2d needs width to be a multiple of 4 x heads = {4 * config.heads}")
 
-    def layer(self, config: "ReasonerConfig", generator: "torch.Generator") -> "nn.Module":
+    def layer(self, config: "ReasonerConfig", generator: torch.Generator) -> nn.Module:
         """Build an `AttentionLayer`."""
-        from eqr.model.layers import AttentionLayer
-
         return AttentionLayer(config, generator)
 
     def multiply_adds(self, config: "ReasonerConfig") -> int:
@@ -101,86 +122,87 @@ class Attention(Mixer):
         return 3 * config.tokens * config.width
 
 
-class Neighbours(Mixer):
-    """A cell and its four neighbours, told apart, through a gated MLP; zeros stand outside the grid."""
-
-    sized: ClassVar[bool] = False
-    reads_mean: ClassVar[bool] = True
-    kind: Literal["neighbours"] = "neighbours"
-    hidden: PositiveInt | None = None
-    """Hidden size of the gated MLP; None is the model's width."""
-
-    def check(self, config: "ReasonerConfig") -> None:
-        """Neighbours are those of grid cells."""
-        _only_the_grid(self.kind, config)
-        if config.sites is not None:
-            raise ValueError("the neighbours mixer knows cells; leave sites at null")
-
-    def layer(self, config: "ReasonerConfig", generator: "torch.Generator") -> "nn.Module":
-        """Build a `NeighbourMlp`."""
-        from eqr.model.structured import NeighbourMlp
-
-        return NeighbourMlp(config, self.hidden or config.width, generator)
-
-    def multiply_adds(self, config: "ReasonerConfig") -> int:
-        """Gate and value from five cells, output to one."""
-        return 11 * config.width * (self.hidden or config.width) * config.tokens
-
-    def widest(self, config: "ReasonerConfig") -> int:
-        """Five cells side by side, or gate and value."""
-        return max(5 * config.width, 2 * (self.hidden or config.width)) * config.tokens
+def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """softmax(q k^T / sqrt(size of a head)) v for (rows, heads, tokens, size of a head)."""
+    if transformed():  # PyTorch's fused attention has no forward derivative
+        return torch.softmax(q @ k.transpose(2, 3) * q.shape[3] ** -0.5, dim=3) @ v
+    return F.scaled_dot_product_attention(q, k, v)
 
 
-class Groups(Mixer):
-    """Message passing on the task's factor graph: members pool into their group, a gated MLP answers them.
+class AttentionLayer(nn.Module):
+    """h <- R(h + W_out attention(h)), bidirectional, all heads from one packed projection."""
 
-    The families are those of `Task.groups`, weights are one set for each family. With candidates as sites the
-    groups are copied for every symbol, and the candidates of a cell are a family of their own.
-    """
+    cosines: Tensor | None
+    sines: Tensor | None
 
-    sized: ClassVar[bool] = False
-    reads_mean: ClassVar[bool] = True
-    kind: Literal["groups"] = "groups"
-    hidden: PositiveInt | None = None
-    """Hidden size of each family's gated MLP; None is four times the model's width."""
+    def __init__(self, config: "ReasonerConfig", generator: torch.Generator) -> None:
+        super().__init__()
+        self.heads = config.heads
+        tables = rotation_tables(config)
+        self.register_buffer("cosines", None if tables is None else tables[0], persistent=False)
+        self.register_buffer("sines", None if tables is None else tables[1], persistent=False)
+        self._parts = 2 if config.positions == "rotary-2d" else 1
+        self.qkv = matrix(3 * config.width, config.width, generator)
+        self.out = matrix(config.width, config.width, generator)
 
-    def check(self, config: "ReasonerConfig") -> None:
-        """The task must have groups."""
-        _only_the_grid(self.kind, config)
-        try:
-            config.families()
-        except UserError as error:
-            raise ValueError(str(error)) from None
-
-    def layer(self, config: "ReasonerConfig", generator: "torch.Generator") -> "nn.Module":
-        """Build a `GroupMlp`."""
-        from eqr.model.structured import GroupMlp
-
-        return GroupMlp(config, self._hidden(config), generator)
-
-    def multiply_adds(self, config: "ReasonerConfig") -> int:
-        """Gate, value and output at every group."""
-        groups = sum(len(members) for members in config.families().values())
-        return 3 * groups * config.width * self._hidden(config)
-
-    def widest(self, config: "ReasonerConfig") -> int:
-        """Gate and value of all groups, or the messages."""
-        groups = sum(len(members) for members in config.families().values())
-        return max(2 * self._hidden(config) * groups, config.width * config.tokens)
-
-    def _hidden(self, config: "ReasonerConfig") -> int:
-        return self.hidden or 4 * config.width
+    def forward(self, h: Tensor) -> Tensor:
+        """Let every token look at every token of its row."""
+        projected = F.linear(h, self.qkv)
+        q, k, v = projected.view(*h.shape[:2], 3, self.heads, -1).unbind(2)
+        if self.cosines is not None and self.sines is not None:
+            rotation = Rotation(self.cosines, self.sines, self._parts)
+            q, k = rotation.turn(q), rotation.turn(k)
+        # views only: (tokens, rows, heads, head) as (rows, heads, tokens, head)
+        q, k, v = (part.permute(1, 2, 0, 3) for part in (q, k, v))
+        seen = attend(q, k, v).permute(2, 0, 1, 3).flatten(2)
+        return normalise(h + F.linear(seen, self.out), dim=2)
 
 
-def _only_the_grid(kind: str, config: "ReasonerConfig") -> None:
-    if config.identity_tokens:
-        raise ValueError(f"the {kind} mixer has no place for identity tokens; set identity_tokens to 0")
-    if config.positions != "none":
-        raise ValueError(f"the {kind} mixer knows places by their structure; set positions to none")
+THETA = 10_000.0
+
+
+class Rotation:
+    """Cosines and sines, each (tokens, 1, 1, head width), that turn queries and keys by position."""
+
+    def __init__(self, cosines: Tensor, sines: Tensor, parts: int) -> None:
+        self.cosines, self.sines = cosines, sines
+        self.parts = parts
+        """In how many equal parts the head is split, each rotated by a coordinate of its own."""
+
+    def turn(self, x: Tensor) -> Tensor:
+        """Rotate x (tokens, rows, heads, head width) in at least float32 and give it back in its own type."""
+        wide = x.float() if x.dtype.itemsize < 4 else x
+        halves = wide.view(*wide.shape[:-1], self.parts, 2, -1)
+        swapped = torch.stack((-halves[..., 1, :], halves[..., 0, :]), dim=-2).flatten(-3)
+        return (wide * self.cosines + swapped * self.sines).to(x.dtype)
+
+
+def rotation_tables(config: "ReasonerConfig") -> tuple[Tensor, Tensor] | None:
+    """Return the cosine and sine tables (tokens, 1, 1, head width) that a config asks for, if any."""
+    head = config.width // config.heads
+    if torch.get_default_device().type == "meta":
+        return None  # only the shapes of weights are asked for, and these tables are none
+    if config.positions == "rotary":
+        angles = _angles(torch.arange(config.tokens), head)
+    elif config.positions == "rotary-2d":
+        cells = torch.arange(config.cells)
+        grid = torch.cat(
+            (_angles(cells // config.columns, head // 2), _angles(cells % config.columns, head // 2)), dim=-1
+        )
+        # identity tokens have no place on the grid: they are not rotated
+        angles = torch.cat((torch.zeros(config.identity_tokens, head), grid))
+    else:
+        return None
+    angles = angles.view(config.tokens, 1, 1, head)
+    return angles.cos(), angles.sin()
+
+
+def _angles(positions: Tensor, width: int) -> Tensor:
+    """Angles (tokens, width), the two halves alike, as the half-split rotation needs them."""
+    frequencies = 1.0 / THETA ** (torch.arange(0, width, 2, dtype=torch.float32) / width)
+    angles = positions.float().unsqueeze(1) * frequencies
+    return torch.cat((angles, angles), dim=1)
 
 
 AnyMixer = Annotated[SerializeAsAny[Mixer], BeforeValidator(reads(MIXERS))]
 """A field that holds any mixer, yours included; JSON names it by its `kind`, or by that word alone."""
-for _mixer in (Tokens, Attention, Neighbours, Groups):
-    register(_mixer)
-MIXERS.close()

@@ -1,52 +1,127 @@
-"""One segment: the applications of a recurrence, each wrapped by damping and noise, in one loop.
+"""One segment: the applications of a recurrence, each with its damping and noise, in one loop.
 
-A wrapper is told which application of the segment it is asked for and keeps nothing between two calls, so
-that wrappers compose: one that applies the inner one twice gets the same noise twice.
+What is put around an application is told which of the segment it is asked for and keeps nothing between two
+calls, so that it composes: what applies the inner one twice gets the same noise twice.
 
 The gradient window is the caller's: the last `tracked` applications are differentiated, those before run
 without a graph. Seven of 21 is TRM's last cycle, two of six HRM's one-step gradient, all is full
 back-propagation.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, ClassVar, Literal, Protocol
 
 import torch
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 from torch import Tensor
 from torch.nn import functional as F
 
-from eqr.cpu.operators import operator
-from eqr.cpu.states import ADD_NOISE, DAMP_AND_ADD_NOISE
-from eqr.model.config import Move
-from eqr.model.counters import NoiseBank
-from eqr.model.layers import Application
-from eqr.model.state import State
+from eqr.model.state import Spread, State
+from eqr.registry import Kind, kinds_of, reads, register
+from eqr.value import Value
+
+Count = Annotated[int, Field(ge=1, le=1024)]
 
 
-class Numbered(Protocol):
-    """An application that knows its number in the segment, from 0."""
+class Move(StrEnum):
+    """One application of the block stack: which state it updates, given what."""
+
+    SCRATCH = "scratch"  # z_L <- f(z_L; z_H + x)
+    ANSWER = "answer"  # z_H <- f(z_H; z_L)
+    INPUT = "input"  # z <- f(z; x)
+    ALONE = "alone"  # z <- f(z; 0)
+
+
+class Recurrence(Kind):
+    """Which applications make a segment."""
+
+    iterates: ClassVar[bool] = True
+    """Whether a trajectory can have more than one segment."""
+
+    @abstractmethod
+    def moves(self) -> tuple[Move, ...]:
+        """Return the applications of one segment in order."""
+
+    @property
+    def two_states(self) -> bool:
+        """Whether there is a scratch state beside the answer state."""
+        return Move.SCRATCH in self.moves()
+
+    @property
+    def two_stacks(self) -> bool:
+        """Whether the two states have block stacks of their own."""
+        return False
+
+
+RECURRENCES = kinds_of(Recurrence, "recurrences")
+
+
+class Feedforward(Recurrence):
+    """Every block once, no iteration: the baseline."""
+
+    iterates: ClassVar[bool] = False
+    kind: Literal["feedforward"] = "feedforward"
+
+    def moves(self) -> tuple[Move, ...]:
+        """Return the applications of one segment in order."""
+        return (Move.INPUT,)
+
+
+class SingleState(Recurrence):
+    """One latent state z, updated `applications` times a cycle."""
+
+    kind: Literal["single-state"] = "single-state"
+    cycles: Count = 3
+    applications: Count = 7
+    close_alone: bool = False
+    """Whether each cycle's last application does not see the input, as in TRM's single-z code."""
+
+    def moves(self) -> tuple[Move, ...]:
+        """Return the applications of one segment in order."""
+        last = Move.ALONE if self.close_alone else Move.INPUT
+        return ((Move.INPUT,) * (self.applications - 1) + (last,)) * self.cycles
+
+
+class TwoLevel(Recurrence):
+    """Scratch z_L updated `scratch` times, then answer z_H once, `cycles` times over."""
+
+    kind: Literal["two-level"] = "two-level"
+    cycles: Count = 3
+    scratch: Count = 6
+    separate: bool = False
+    """Whether the two states have block stacks of their own (HRM) instead of sharing one (TRM, EqR)."""
+
+    def moves(self) -> tuple[Move, ...]:
+        """Return the applications of one segment in order."""
+        return ((Move.SCRATCH,) * self.scratch + (Move.ANSWER,)) * self.cycles
+
+    @property
+    def two_stacks(self) -> bool:
+        """As the field says."""
+        return self.separate
+
+
+AnyRecurrence = Annotated[SerializeAsAny[Recurrence], BeforeValidator(reads(RECURRENCES))]
+for _recurrence in (Feedforward, SingleState, TwoLevel):
+    register(_recurrence)
+RECURRENCES.close()
+
+
+class Application(Protocol):
+    """f(z; condition), a block stack or what is put around one."""
 
     def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
-        """Return the new z; all are (sites, rows, width)."""
-
-
-@dataclass(frozen=True)
-class Bare:
-    """A block stack, which is the same at every application."""
-
-    application: Application
-
-    def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
-        """Apply."""
-        return self.application(z, condition)
+        """Return the new z, (sites, rows, width); `index` counts the segment's applications from 0."""
 
 
 @dataclass(frozen=True)
 class Damped:
     """z <- z + (1 - damping)(f(z) - z): the same fixed points, approached more slowly."""
 
-    application: Numbered
+    application: Application
     damping: float | Tensor
 
     def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
@@ -55,108 +130,72 @@ class Damped:
 
 
 @dataclass(frozen=True)
-class Noisy:
-    """f(z) + scale * eps, eps fresh for every application and drawn from the rows' own keys."""
+class Noise:
+    """scale * eps, with eps fresh for every application and drawn from the rows' own keys."""
 
-    application: Numbered
-    scale: float | Tensor
-    bank: NoiseBank
+    vectors: Tensor
+    """(vectors, width), standard normal."""
     chosen: Tensor
-    """(applications, sites, rows): which noise each application of the segment adds."""
+    """(applications, sites, rows): which vector each application adds to each site."""
+    scale: float | Tensor
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """f(z) + scale * eps."""
+
+    application: Application
+    noise: Noise
 
     def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
         """Apply and perturb."""
-        moved, chosen = self.application(z, condition, index), self.chosen[index]
-        if isinstance(self.scale, float):
-            return add_noise(moved, self.bank.vectors, chosen, self.scale)
-        picked = F.embedding(chosen, self.bank.vectors).to(moved.dtype)
-        return torch.addcmul(moved, picked, self.scale.to(moved.dtype))
-
-
-@dataclass(frozen=True)
-class DampedNoisy:
-    """`Noisy(Damped(...))` for constant shares, computed in one go."""
-
-    application: Numbered
-    damping: float
-    scale: float
-    bank: NoiseBank
-    chosen: Tensor
-
-    def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
-        """Apply, keep a share of the old state, and perturb."""
         moved = self.application(z, condition, index)
-        return damp_and_add_noise(z, moved, self.bank.vectors, self.chosen[index], self.damping, self.scale)
+        eps = F.embedding(self.noise.chosen[index], self.noise.vectors).to(moved.dtype)
+        return moved + self.noise.scale * eps
 
 
-def strayed(
-    application: Numbered, damping: float, scale: float | Tensor, bank: NoiseBank, chosen: Tensor
-) -> Numbered:
-    """Wrap an application by damping, if any, and noise."""
-    if damping and isinstance(scale, float):
-        return DampedNoisy(application, damping, scale, bank, chosen)
-    return Noisy(Damped(application, damping) if damping else application, scale, bank, chosen)
+class Perturbation(Value):
+    """What is put around each application: z <- z + (1 - damping) (f(z) - z) + noise * eps."""
+
+    damping: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
+    """Share of the old state that is kept, lambda."""
+    noise: Spread = 0.0
+    """Standard deviation of the path noise, beta."""
+    learned_noise: bool = False
+    """Whether the noise scale is a trained parameter, one per state, that starts at `noise`."""
+
+    @property
+    def still(self) -> "Perturbation":
+        """The same damping without noise: the fixed points stay where they are."""
+        return self.replace(noise=0.0, learned_noise=False)
+
+    @model_validator(mode="after")
+    def _learned_needs_a_start(self) -> "Perturbation":
+        if self.learned_noise and self.noise == 0.0:
+            raise ValueError("learned_noise needs a noise above 0 to start from, such as 0.01")
+        return self
+
+    def around(self, application: Application, noise: Noise | None) -> Application:
+        """Put damping and noise around an application; a perturbation of your own overrides this."""
+        if self.damping:
+            application = Damped(application, self.damping)
+        return application if noise is None else Noisy(application, noise)
 
 
-@operator(cpu=ADD_NOISE)
-def add_noise(h: Tensor, vectors: Tensor, chosen: Tensor, scale: float) -> Tensor:
-    """h + scale * vectors[chosen] for h (sites, rows, width) and chosen (sites, rows)."""
-    return h.add(F.embedding(chosen, vectors).to(h.dtype), alpha=scale)
-
-
-@operator(cpu=DAMP_AND_ADD_NOISE)
-def damp_and_add_noise(
-    z: Tensor, moved: Tensor, vectors: Tensor, chosen: Tensor, damping: float, scale: float
-) -> Tensor:
-    """z + (1 - damping)(moved - z) + scale * vectors[chosen]."""
-    return add_noise(torch.lerp(z, moved, 1.0 - damping), vectors, chosen, scale)
-
-
-@dataclass(frozen=True)
-class Accelerated:
-    """Anderson acceleration: combine the last applications so that their changes cancel best, row by row.
-
-    It looks back over at most `memory` applications that had the same condition: those of a cycle's scratch
-    state, or of a single state through the whole segment. Where conditions differ it changes nothing. Made
-    anew for every segment, so what it looks back on is a row's own.
-    """
-
-    application: Numbered
-    memory: int
-    ridge: float = 1e-4
-    """Share of the mean squared change that is added to it, so that near-equal changes do not blow up."""
-    _past: list[tuple[Tensor | None, Tensor, Tensor]] = field(default_factory=list, repr=False)
-    """Condition, new state and change of each."""
-
-    def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
-        """Apply and combine with what came before."""
-        moved = self.application(z, condition, index)
-        past = self._past
-        if past and past[-1][0] is not condition:
-            past.clear()
-        past.append((condition, moved, moved - z))
-        del past[: -self.memory]
-        if len(past) == 1:
-            return moved
-        changes = torch.stack([change for _, _, change in past]).float()
-        products = torch.einsum("isrw,jsrw->rij", changes, changes)
-        size = products.diagonal(dim1=1, dim2=2).mean(dim=1)[:, None, None].clamp_min(1e-12)
-        eye = torch.eye(len(past), device=z.device)
-        weights = torch.linalg.solve(products + self.ridge * size * eye, torch.ones_like(products[:, :, 0]))
-        weights = (weights / weights.sum(dim=1, keepdim=True)).to(z.dtype)
-        return torch.einsum("ri,isrw->srw", weights, torch.stack([new for _, new, _ in past]))
+STILL = Perturbation()
+"""No damping and no noise."""
 
 
 @dataclass(frozen=True)
-class Wrapped:
-    """The two applications of a segment, wrapped for this run."""
+class Applications:
+    """What a segment applies to either state, damping and noise included."""
 
-    answer: Numbered
-    scratch: Numbered
+    answer: Application
+    scratch: Application
 
 
 def run_segment(
-    state: State, x: Tensor, moves: Sequence[Move], wrapped: Wrapped, *, tracked: int | None = None
+    state: State, x: Tensor, moves: Sequence[Move], apply: Applications, *, tracked: int | None = None
 ) -> State:
     """Apply `moves` in order; if gradients are on, the last `tracked` (None: all) record a graph."""
     first_tracked = 0 if tracked is None else max(len(moves) - tracked, 0)
@@ -170,9 +209,37 @@ def run_segment(
                 assert scratch is not None
                 # z_H + x stays the same through a cycle's scratch applications
                 context = answer + x if context is None else context
-                scratch = wrapped.scratch(scratch, context, index)
+                scratch = apply.scratch(scratch, context, index)
             else:
                 condition = {Move.ANSWER: scratch, Move.INPUT: x, Move.ALONE: None}[move]
-                answer = wrapped.answer(answer, condition, index)
+                answer = apply.answer(answer, condition, index)
                 context = None
     return State(answer, scratch)
+
+
+@dataclass(frozen=True)
+class Open:
+    """An application after which sites that are not open hold nothing."""
+
+    application: Application
+    sites: Tensor
+
+    def __call__(self, z: Tensor, condition: Tensor | None, index: int) -> Tensor:
+        """Apply."""
+        return torch.where(self.sites, self.application(z, condition, index), 0.0)
+
+
+def only_open(
+    sites: Tensor,
+    state: State,
+    x: Tensor,
+    moves: Sequence[Move],
+    apply: Applications,
+    *,
+    tracked: int | None = None,
+) -> State:
+    """Run a segment on open sites (sites, rows, 1); the others become their input."""
+    before = State(*(torch.where(sites, latent, 0.0) for latent in state.tensors()))
+    inside = Applications(answer=Open(apply.answer, sites), scratch=Open(apply.scratch, sites))
+    after = run_segment(before, torch.where(sites, x, 0.0), moves, inside, tracked=tracked)
+    return State(*(torch.where(sites, latent, x) for latent in after.tensors()))

@@ -4,23 +4,26 @@ The model is plain: it knows nothing of depth, breadth, halting, training or dev
 whoever calls it (`eqr.solve`, `eqr.train`), and compilation or precision are applied from outside.
 """
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from collections.abc import Sequence
 from copy import copy
-from typing import Self
+from dataclasses import replace
+from typing import Any, Self
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from eqr.errors import UserError
-from eqr.model.blocks import Stack
-from eqr.model.config import Path, Positions, ReasonerConfig
-from eqr.model.counters import NoiseBank
-from eqr.model.layers import matrix, scaled_normal
-from eqr.model.live import Rules, holds, only_open
-from eqr.model.operator import Bare, Damped, Numbered, Wrapped, run_segment, strayed
+from eqr.model.config import Positions, ReasonerConfig
+from eqr.model.counters import choose_noise, noise_vectors, row_key
+from eqr.model.layers import Stack, matrix, scaled_normal
+from eqr.model.operator import STILL, Applications, Move, Noise, Perturbation, only_open, run_segment
 from eqr.model.saving import Saved
-from eqr.model.state import Reading, State
+from eqr.model.state import Input, Reading, State, halt_scores, products
+from eqr.model.structured import LiveCandidates, holds
+from eqr.tasks import task_named
 from eqr.tasks.base import Task
 
 HALT_BIAS = -5.0
@@ -57,7 +60,7 @@ class Reasoner(Saved):
         nn.init.zeros_(self.halt_head.weight)
         nn.init.constant_(self.halt_head.bias, HALT_BIAS)
         self.starter = config.start.starter(config, generator)
-        self.rules = Rules(config) if config.live else None
+        self.live = LiveCandidates(config) if config.live else None
         # relative to the config's, so that weight decay pulls towards that scale and not towards 1
         self.log_noise = (
             nn.Parameter(torch.zeros(2 if config.two_states else 1)) if config.path.learned_noise else None
@@ -65,28 +68,44 @@ class Reasoner(Saved):
         # trained by sign descent on the rows a batch uses, hence not an ordinary parameter
         table = torch.zeros(config.identities, width) if config.identities else None
         self.register_buffer("identity_table", table)
-        self._bank: NoiseBank | None = None
-        self.wrappers: tuple[Callable[[Numbered], Numbered], ...] = ()
 
-    def forward(
-        self,
-        puzzles: Tensor,
-        keys: Tensor | None = None,
-        identities: Tensor | None = None,
-        *,
-        depth: int = 16,
-    ) -> Tensor:
-        """Embed puzzles (rows, cells), run `depth` segments from the start and return the logits.
+    def forward(self, z: State, x: Input) -> State:
+        """Return f(z; x): one segment without damping and noise, the map whose fixed points are answers."""
+        keys = torch.zeros(z.rows, dtype=torch.int64, device=z.answer.device) if z.keys is None else z.keys
+        depths = torch.zeros_like(keys) if z.depths is None else z.depths
+        moved = self.segment(z, x.embedding, keys, depths, perturbation=STILL)
+        return replace(moved, keys=z.keys, depths=None if z.depths is None else z.depths + 1)
 
-        Whoever wants halting, breadth or what lies between uses `eqr.solve`; this is the whole model as one
-        function, for graphs and function transforms. Without keys every row starts and strays alike.
+    @property
+    def still(self) -> Perturbation:
+        """Its own damping, without noise."""
+        return self.config.path.still
+
+    def embed(self, puzzles: str | NDArray[Any] | Tensor, identity: int = 0, *, copies: int = 1) -> Input:
+        """Embed a puzzle as typed, or puzzles as tokens (rows, cells), each so many times.
+
+        `identity` numbers the family that they belong to, where the model knows families (Mini-ARC).
         """
-        x = self.embed(puzzles, None if identities is None else self.identity_vectors(identities))
-        keys = torch.zeros_like(puzzles[:, 0], dtype=torch.int64) if keys is None else keys
-        state = self.start(x, keys)
-        for segment in range(depth):
-            state = self.segment(state, x, keys, torch.full_like(keys, segment))
-        return self.decode(state)
+        if isinstance(puzzles, str):
+            if self.config.task is None:
+                raise UserError("this model does not say which task it is for: give the puzzle as tokens")
+            puzzles = task_named(self.config.task).parse(puzzles)
+        plain = puzzles if isinstance(puzzles, Tensor) else torch.from_numpy(np.array(puzzles))
+        tokens = plain.to(self.embedding.device, torch.uint8)
+        tokens = tokens.view(-1, tokens.shape[-1]).repeat_interleave(copies, dim=0)
+        identities = torch.full((len(tokens),), identity, device=tokens.device)
+        return Input(self.embed_tokens(tokens, self.identity_vectors(identities)), tokens, identities)
+
+    def start(self, x: Input, *, seed: int = 0) -> State:
+        """Draw a start for each row; copies of one puzzle are its restarts, as `eqr solve` numbers them."""
+        seen: Counter[bytes] = Counter()
+        families = [0] * len(x.puzzles) if x.identities is None else x.identities.tolist()
+        keys = []
+        for puzzle, family in zip(x.puzzles.cpu().numpy(), families, strict=True):
+            keys.append(row_key(seed, puzzle, seen[puzzle.tobytes()], family))
+            seen[puzzle.tobytes()] += 1
+        known = torch.tensor(keys, device=x.embedding.device)
+        return replace(self.initial_state(x.embedding, known), keys=known, depths=torch.zeros_like(known))
 
     def identity_vectors(self, identities: Tensor) -> Tensor | None:
         """Look up the identity vectors (rows, width) of a batch, None for models without identities."""
@@ -94,15 +113,15 @@ class Reasoner(Saved):
             return None
         return self.identity_table.index_select(0, identities.long())
 
-    def embed(self, puzzles: Tensor, vectors: Tensor | None = None) -> Tensor:
+    def embed_tokens(self, puzzles: Tensor, vectors: Tensor | None = None) -> Tensor:
         """Embed puzzles (rows, cells), with their identity vectors, as x (tokens, rows, width)."""
         config = self.config
         if puzzles.shape[1] != config.cells:
             raise UserError(f"this model reads {config.cells} cells, the puzzle has {puzzles.shape[1]}")
         kinds = self._kinds(puzzles.t().long())
         x = self.embedding[kinds]
-        if self.rules is not None and config.sites is not None:
-            x = torch.where(self.rules.possible((kinds == config.sites.first).unsqueeze(2)), x, 0.0)
+        if self.live is not None and config.sites is not None:
+            x = torch.where(self.live.possible((kinds == config.sites.first).unsqueeze(2)), x, 0.0)
         if config.identity_tokens:
             lead = x.new_zeros(config.identity_tokens, x.shape[1], config.width)
             if vectors is not None:
@@ -122,10 +141,10 @@ class Reasoner(Saved):
         given = torch.where(held == own, first, first + 1)
         return torch.where(held < first, held, given).flatten(0, 1)
 
-    def start(self, x: Tensor, keys: Tensor) -> State:
+    def initial_state(self, x: Tensor, keys: Tensor) -> State:
         """Return the initial state of each row; keys (rows,) int64 stand for (seed, puzzle, restart)."""
         state: State = self.starter(x, keys)
-        if self.rules is None:
+        if self.live is None:
             return state
         there = holds(x)
         return State(*(torch.where(there, latent, 0.0) for latent in state.tensors()))
@@ -137,32 +156,64 @@ class Reasoner(Saved):
         keys: Tensor,
         depths: Tensor,
         *,
-        path: Path | None = None,
+        perturbation: Perturbation | None = None,
         tracked: int | None = None,
     ) -> State:
         """Advance every row by one segment.
 
-        `depths` (rows,) int64 counts the segments each row has behind it, so that noise is fresh; `path`
-        overrides damping and noise for this run; `tracked` is the gradient window in applications.
+        `depths` (rows,) int64 counts the segments each row has behind it, so that noise is fresh;
+        `perturbation` overrides damping and noise for this run; `tracked` is the gradient window in
+        applications.
         """
-        wrapped = self._wrap(path or self.config.path, keys, depths)
-        if self.rules is None:
-            return run_segment(state, x, self.moves, wrapped, tracked=tracked)
-        return only_open(self.rules.open(x), state, x, self.moves, wrapped, tracked=tracked)
+        perturbation = perturbation or self.config.path
+        of_answer, of_scratch = self.noise(perturbation, keys, depths)
+        applications = Applications(
+            answer=perturbation.around(self.answer_stack or self.stack, of_answer),
+            scratch=perturbation.around(self.stack, of_scratch),
+        )
+        return self.run(state, x, applications, tracked=tracked)
 
-    def wrapped_by(self, *wrappers: Callable[[Numbered], Numbered]) -> Self:
-        """Return this model, weights shared, with wrappers of your own around damping and noise.
+    def run(
+        self,
+        state: State,
+        x: Tensor,
+        applications: Applications,
+        *,
+        moves: Sequence[Move] | None = None,
+        tracked: int | None = None,
+    ) -> State:
+        """Run a segment, or some other `moves`, of applications that are already perturbed."""
+        moves = moves or self.moves
+        if self.live is None:
+            return run_segment(state, x, moves, applications, tracked=tracked)
+        return only_open(self.live.open(x), state, x, moves, applications, tracked=tracked)
 
-        Each is called once per segment and state, with the application to wrap.
-        """
+    def noise(
+        self, perturbation: Perturbation, keys: Tensor, depths: Tensor
+    ) -> tuple[Noise, Noise] | tuple[None, None]:
+        """Return what a segment adds to answer and scratch state; None where a perturbation has no noise."""
+        if not perturbation.noise:
+            return None, None
+        vectors = noise_vectors(self.config.width, keys.device)
+        chosen = choose_noise(keys, depths, len(self.moves), self.config.tokens)
+        if not perturbation.learned_noise:
+            noise = Noise(vectors, chosen, perturbation.noise)
+            return noise, noise
+        if self.log_noise is None:
+            raise UserError("this model has no learned noise scale; set path.learned_noise to false")
+        scales = self.config.path.noise * self.log_noise.exp()
+        return Noise(vectors, chosen, scales[0]), Noise(vectors, chosen, scales[-1])
+
+    def perturbed_by(self, perturbation: Perturbation) -> Self:
+        """Return this model, weights shared, with another perturbation, yours included."""
         view = copy(self)
-        view.wrappers = (*self.wrappers, *wrappers)
+        view.config = self.config.replace(path=perturbation)
         return view
 
     def read(self, state: State, before: State) -> Reading:
         """Read both heads; the residual compares with the state a segment earlier."""
-        seen = state.answer.mean(dim=0) if self.config.mixer.reads_mean else state.answer[0]
-        scores = nn.functional.linear(seen, self.halt_head.weight, self.halt_head.bias).float()
+        seen = state.answer if self.config.mixer.reads_mean else state.answer[:1]
+        scores = halt_scores(seen, self.halt_head.weight, self.halt_head.bias).float()
         return Reading(
             logits=self.decode(state),
             halt=scores[:, 0],
@@ -173,10 +224,10 @@ class Reasoner(Saved):
     def decode(self, state: State) -> Tensor:
         """Return the logits (rows, cells, vocabulary) of the answer state."""
         config = self.config
-        logits = state.answer[config.identity_tokens :] @ self.answer_head.t()
+        logits = products(state.answer[config.identity_tokens :], self.answer_head)
         if config.sites is None:
             return logits.transpose(0, 1)
-        if self.rules is not None:
+        if self.live is not None:
             logits = torch.where(holds(state.answer), logits, IMPOSSIBLE)
         scores = logits.view(config.cells, config.symbols, -1).permute(2, 0, 1)
         return nn.functional.pad(scores, (config.sites.first, 0), value=IMPOSSIBLE)
@@ -185,7 +236,8 @@ class Reasoner(Saved):
         """Return a model with these weights that reads grids of `task`: itself, or a copy of that size."""
         config = self.config
         wanted = (*task.shape, task.vocabulary)
-        if (config.rows, config.columns, config.vocabulary) == wanted:
+        same_size = (config.rows, config.columns, config.vocabulary) == wanted
+        if same_size and (task.name == config.task or config.mixer.fits(config, task.name)):
             return self
         fixed = config.mixer.sized or config.positions is Positions.LEARNED
         if fixed or (config.sites is None and config.vocabulary != task.vocabulary):
@@ -202,43 +254,3 @@ class Reasoner(Saved):
     def parameter_count(self) -> int:
         """Number of trained parameters, without buffers and the sparse identity table."""
         return sum(parameter.numel() for parameter in self.parameters())
-
-    def _wrap(self, path: Path, keys: Tensor, depths: Tensor) -> Wrapped:
-        scratch: Numbered = Bare(self.stack)
-        answer: Numbered = Bare(self.answer_stack or self.stack)
-        if path.noise:
-            bank, chosen = self.noise(keys, depths)
-            of_answer, of_scratch = self._noise_scales(path)
-            answer = strayed(answer, path.damping, of_answer, bank, chosen)
-            scratch = strayed(scratch, path.damping, of_scratch, bank, chosen)
-        elif path.damping:
-            scratch, answer = Damped(scratch, path.damping), Damped(answer, path.damping)
-        for wrap in self.wrappers:
-            answer, scratch = wrap(answer), wrap(scratch)
-        return Wrapped(answer=answer, scratch=scratch)
-
-    def _noise_scales(self, path: Path) -> tuple[float | Tensor, float | Tensor]:
-        if not path.learned_noise:
-            return path.noise, path.noise
-        if self.log_noise is None:
-            raise UserError("this model has no learned noise scale; set path.learned_noise to false")
-        learned = self.config.path.noise * self.log_noise.exp()
-        return learned[0], learned[-1]
-
-    def noise(
-        self, keys: Tensor, depths: Tensor, *, since: Tensor | int = 0, applications: int | None = None
-    ) -> tuple[NoiseBank, Tensor]:
-        """Return the bank of noise and what a segment picks of it, (applications, tokens, rows).
-
-        For a part of a segment say `since` which application it goes on and how many are asked for.
-        """
-        bank, count = self.noise_bank(keys.device), applications or len(self.moves)
-        return bank, bank.choose(keys + (depths << 20) + since, count, self.config.tokens)
-
-    def noise_bank(self, device: torch.device) -> NoiseBank:
-        """Return the vectors that path noise is picked from, made on first use."""
-        if self._bank is None or self._bank.vectors.device != device:
-            # drawn on a thread of its own: modes of tracing, transforms and inference end at its border
-            with ThreadPoolExecutor(1) as aside:
-                self._bank = aside.submit(NoiseBank, self.config.width, device=device).result()
-        return self._bank

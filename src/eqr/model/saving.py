@@ -5,21 +5,33 @@ about it and `README.md`, the model card, shows them with their depth, breadth a
 unpickled; whatever does not fit is refused with the reason, before memory is taken for it.
 """
 
+import json
+import sys
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
 from huggingface_hub import PyTorchModelHubMixin
 from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
-from torch import nn
+from torch import Tensor, nn
 
 from eqr.data.hub import download
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file, read_json, read_object, write_json
-from eqr.model.card import Measured, TrainingFacts, model_card
+from eqr.model.card import TrainingFacts, model_card, read_measured
 from eqr.model.config import ReasonerConfig
 from eqr.model.lookup import CONFIG, local_model
-from eqr.model.weights import fitted, load_weights, read_weights, stored_shapes, write_weights
+from eqr.model.weights import (
+    digest_of,
+    fitted,
+    load_weights,
+    read_weights,
+    stored_digest,
+    stored_shapes,
+    write_weights,
+)
+from eqr.result import Result
 
 WEIGHTS, MEASURED, TRAINING, CARD = "model.safetensors", "measured.json", "training.json", "README.md"
 
@@ -28,13 +40,13 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
     """What makes a `Reasoner` savable; `push_to_hub` is the mixin's own, on top of `save_pretrained`."""
 
     config: ReasonerConfig
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[Result, ...] = ()
     """What is known about these weights; travels with them."""
     origin: TrainingFacts | None = None
     """Where they come from, if that is known."""
 
     def save_pretrained(
-        self, save_directory: str | Path, *, measured: Sequence[Measured] | None = None, **hub: Any
+        self, save_directory: str | Path, *, measured: Sequence[Result] | None = None, **hub: Any
     ) -> None:
         """Write the folder, each file at once or not at all; `measured` replaces the numbers known so far.
 
@@ -44,8 +56,9 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
         make_folder(folder)
         if measured is not None:
             self.measured = tuple(measured)
-        write_weights(folder / WEIGHTS, self.state_dict())
-        write_json(folder / CONFIG, self.config.to_json())
+        config = self.config.to_json()
+        write_weights(folder / WEIGHTS, self.state_dict(), belonging=_text(config))
+        write_json(folder / CONFIG, config)
         write_json(folder / MEASURED, [number.to_json() for number in self.measured])
         if self.origin is not None:
             write_json(folder / TRAINING, self.origin.to_json())
@@ -64,9 +77,13 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
         force_download: bool = False,
         local_files_only: bool = False,
         token: str | bool | None = None,
+        verify: bool = True,
         **unknown: Any,
     ) -> Self:
-        """Load a folder, a run, a shipped model or the Hub's `owner/name`; weights are on cpu, in float32."""
+        """Load a folder, a run, a shipped model or the Hub's `owner/name`; weights are on cpu, in float32.
+
+        `verify` compares weights and config with the digest that was saved with them.
+        """
         if unknown:
             raise UserError(
                 f"from_pretrained has no option {next(iter(unknown))!r}; the config is the model's own"
@@ -84,23 +101,53 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
                 "token": token,
             }
             files = {name: _download(place, name, options) for name in (CONFIG, WEIGHTS, MEASURED, TRAINING)}
-        return cls._from_files(files)
+        return cls._from_files(files, verify=verify)
 
     @classmethod
-    def _from_files(cls, files: Mapping[str, Path]) -> Self:
-        config = ReasonerConfig.from_json(read_object(files[CONFIG]), where=str(files[CONFIG]))
-        weights = files[WEIGHTS]
+    def _from_files(cls, files: Mapping[str, Path], *, verify: bool) -> Self:
+        said, weights = read_object(files[CONFIG]), files[WEIGHTS]
+        config = ReasonerConfig.from_json(said, where=str(files[CONFIG]))
         model = fitted(lambda: cls(config), stored_shapes(weights), where=str(weights))
-        load_weights(model, read_weights(weights), where=str(weights))
+        tensors = read_weights(weights)
+        if verify:
+            _require_as_saved(weights, tensors, said)
+        load_weights(model, tensors, where=str(weights))
         if files[MEASURED].is_file():
-            rows = read_json(files[MEASURED])
-            if not isinstance(rows, list):
-                raise UserError(f"{files[MEASURED]} must hold a list of numbers; delete it to do without")
-            model.measured = tuple(Measured.from_json(row, where=str(files[MEASURED])) for row in rows)
+            model.measured = read_measured(read_json(files[MEASURED]), where=str(files[MEASURED]))
         if files[TRAINING].is_file():
             where = str(files[TRAINING])
             model.origin = TrainingFacts.from_json(read_object(files[TRAINING]), where=where)
         return model
+
+
+def _text(config: Mapping[str, Any]) -> str:
+    """Return a config as it enters the digest of its weights, whatever later versions make of it."""
+    return json.dumps(config, sort_keys=True)
+
+
+def _require_as_saved(path: Path, tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> None:
+    """Say so if weights or config are not what was saved together."""
+    saved = stored_digest(path)
+    if saved is None:
+        _tell_undigested(path)
+    elif saved != digest_of(tensors, _text(config)):
+        place = path.parent
+        raise UserError(
+            f"{path} or the {CONFIG} beside it has changed since they were saved: their digest is not "
+            f"{saved[:16]}. Copy or download both again; if you have changed {CONFIG} on purpose, save the "
+            f"model anew: Reasoner.from_pretrained({str(place)!r}, verify=False)"
+            f".save_pretrained({str(place)!r})"
+        )
+
+
+@cache
+def _tell_undigested(path: Path) -> None:
+    """Say once in a process that nobody can tell whether a model is what it was."""
+    print(
+        f"{path} has no digest of its weights, so damage to them would not be noticed; saved anew "
+        "(Reasoner.from_pretrained, save_pretrained) it has one",
+        file=sys.stderr,
+    )
 
 
 def _download(repository: str, name: str, options: dict[str, Any]) -> Path:

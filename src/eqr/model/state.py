@@ -1,27 +1,71 @@
-"""What flows through a reasoner: the latent `State` and the `Reading` the heads take from it.
+"""What flows through a reasoner: `Input`, `State` and how it begins, and the `Reading` that the heads take.
 
 Latents are token-major, (tokens, rows, width): then mixing over tokens and mixing over channels are both
 plain matrix products of contiguous memory, with no transposed copy between them.
+
+A start depends on the row's key, that is on (seed, puzzle, restart), and on nothing else in the batch.
 """
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from pydantic import BeforeValidator, Field, SerializeAsAny
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils._pytree import register_pytree_node
 
-from eqr.cpu.operators import operator
-from eqr.cpu.states import SQUARE_DISTANCES
+from eqr.model.counters import truncated_normal
+from eqr.model.definitions import definition
+from eqr.model.layers import matrix, scaled_normal
+from eqr.registry import Kind, kinds_of, reads, register
+
+if TYPE_CHECKING:
+    from eqr.model.config import ReasonerConfig
+
+Segments = Annotated[int, Field(gt=0, le=1 << 20)]
+"""Of a trajectory: beyond that the counters of path noise would run into those of the starts."""
+Spread = Annotated[float, Field(ge=0.0, le=1e6)]
+"""A standard deviation; latents are of size 1, and what float32 cannot hold would make them NaN."""
+_ANSWER_STREAM, _SCRATCH_STREAM = 1 << 40, 2 << 40
+"""Far from the small counters that path noise uses with the same keys."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """Puzzles as a reasoner is conditioned on them."""
+
+    embedding: Tensor
+    """(tokens, rows, width)."""
+    puzzles: Tensor
+    """(rows, cells) uint8: as given, for whoever checks answers or draws starts."""
+    identities: Tensor | None = None
+    """(rows,) int64: the families they belong to, for whoever draws starts."""
+    row_axes: ClassVar[dict[str, int]] = {"embedding": 1}
+    """Where rows are counted (see `eqr.dynamics.rows`)."""
+
+    def detach(self) -> "Input":
+        """Cut the gradient."""
+        return replace(self, embedding=self.embedding.detach())
 
 
 @dataclass(frozen=True)
 class State:
-    """The latents of a batch of rows."""
+    """The latents of a batch of rows; arithmetic on them keeps whose they are."""
 
     answer: Tensor
     """z_H (or the only state z), shape (tokens, rows, width)."""
     scratch: Tensor | None = None
     """z_L, same shape; None for systems with one state."""
+    keys: Tensor | None = None
+    """(rows,) int64: stand for (seed, puzzle, restart), where a caller keeps them here."""
+    depths: Tensor | None = None
+    """(rows,) int64: segments behind each row, likewise."""
+    row_axes: ClassVar[dict[str, int]] = {"answer": 1, "scratch": 1}
+    """Where rows are counted (see `eqr.dynamics.rows`)."""
 
     @property
     def rows(self) -> int:
@@ -32,18 +76,48 @@ class State:
         """Return the latents there are."""
         return (self.answer,) if self.scratch is None else (self.answer, self.scratch)
 
+    def map(self, work: Callable[..., Tensor], *others: "State") -> "State":
+        """Return the same rows with other latents: what `work` makes of each, and of those of `others`."""
+        latents = zip(self.tensors(), *(other.tensors() for other in others), strict=True)
+        made = [work(*parts) for parts in latents]
+        return replace(self, answer=made[0], scratch=made[1] if len(made) > 1 else None)
+
+    def __add__(self, other: "State | Tensor | float") -> "State":
+        return self._with(torch.add, other)
+
+    def __sub__(self, other: "State | Tensor | float") -> "State":
+        return self._with(torch.sub, other)
+
+    def __mul__(self, other: "State | Tensor | float") -> "State":
+        return self._with(torch.mul, other)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def _with(self, work: Callable[..., Tensor], other: "State | Tensor | float") -> "State":
+        if isinstance(other, State):
+            return self.map(work, other)
+        return self.map(lambda latent: work(latent, other))
+
+    def copies(self, count: int) -> "State":
+        """Return so many copies of every row, side by side."""
+        rows = torch.arange(self.rows, device=self.answer.device).repeat_interleave(count)
+        keys, depths = (None if part is None else part[rows] for part in (self.keys, self.depths))
+        return replace(self.map(lambda latent: latent[:, rows]), keys=keys, depths=depths)
+
+    def flat(self) -> Tensor:
+        """Return each row as one vector, (rows, coordinates)."""
+        return torch.cat([latent.transpose(0, 1).flatten(1) for latent in self.tensors()], dim=1)
+
+    def like(self, flat: Tensor) -> "State":
+        """Return the same rows at other places, (rows, coordinates): the reverse of `flat`."""
+        tokens, rows, width = self.answer.shape
+        parts = flat.chunk(len(self.tensors()), dim=1)
+        latents = (part.reshape(rows, tokens, width).transpose(0, 1).contiguous() for part in parts)
+        return replace(self, **dict(zip(("answer", "scratch"), latents, strict=False)))
+
     def detach(self) -> "State":
         """Cut the gradient: the next segment starts from these numbers, not from their history."""
-        return State(*(latent.detach() for latent in self.tensors()))
-
-    def take(self, rows: Tensor) -> "State":
-        """Copy out some rows by index."""
-        return State(*(latent.index_select(1, rows) for latent in self.tensors()))
-
-    def put(self, rows: Tensor, other: "State") -> None:
-        """Overwrite some rows in place with the rows of `other`."""
-        for latent, new in zip(self.tensors(), other.tensors(), strict=True):
-            latent.index_copy_(1, rows, new.to(latent.dtype))
+        return self.map(torch.Tensor.detach)
 
     def chunk(self, rows: slice) -> "State":
         """View a run of rows without copying."""
@@ -61,15 +135,26 @@ class State:
         return (torch.stack(squares).sum(0) / (len(squares) * tokens * width)).sqrt()
 
 
-@operator(cpu=SQUARE_DISTANCES)
-def square_distances(one: Tensor, other: Tensor) -> Tensor:
+@definition
+def square_distances(one: Tensor, other: Tensor, /) -> Tensor:
     """Sum (one - other)^2 over the tokens and channels of each row; both (tokens, rows, width)."""
     return (one.float() - other.float()).square().sum(dim=(0, 2))
 
 
-def join(states: list[State]) -> State:
-    """Put batches of rows side by side."""
-    return State(*(torch.cat(latents, dim=1) for latents in zip(*(s.tensors() for s in states), strict=True)))
+@definition
+def halt_scores(h: Tensor, weight: Tensor, bias: Tensor, /) -> Tensor:
+    """Return scores (rows, k) of the mean token of each row of h (tokens, rows, width)."""
+    return F.linear(h.mean(dim=0), weight, bias)
+
+
+@definition
+def products(h: Tensor, weight: Tensor, /) -> Tensor:
+    """Return h (tokens, rows, width) times each row of `weight` (k, width), as (tokens, rows, k)."""
+    return h @ weight.t()
+
+
+# so that function transforms take a state for what it holds
+register_pytree_node(State, lambda state: (list(state.tensors()), None), lambda parts, _: State(*parts))
 
 
 @dataclass(frozen=True)
@@ -87,7 +172,130 @@ class Reading:
     accepted: Tensor | None = None
     """Whether a judge from outside (the rules, a label) accepts the answer, bool (rows,); None: not asked."""
 
+    @classmethod
+    def of_residual(cls, residual: Tensor) -> "Reading":
+        """Return the reading of a function without heads: no cells, no scores."""
+        none = torch.full_like(residual, torch.nan)
+        return cls(
+            logits=residual.new_zeros(len(residual), 0, 1), halt=none, continue_score=none, residual=residual
+        )
+
     @cached_property
     def tokens(self) -> Tensor:
         """The decoded grid, uint8, shape (rows, cells)."""
         return self.logits.detach().argmax(dim=-1).to(torch.uint8)
+
+
+class Starter(nn.Module, ABC):
+    """Makes initial states."""
+
+    @abstractmethod
+    def forward(self, x: Tensor, keys: Tensor) -> State:
+        """Return the start of each row, given the embedded input (tokens, rows, width) and keys (rows,)."""
+
+
+class Start(Kind):
+    """Where trajectories begin: makes the module that draws first states."""
+
+    @abstractmethod
+    def starter(self, config: "ReasonerConfig", generator: torch.Generator) -> Starter:
+        """Build the module."""
+
+
+STARTS = kinds_of(Start, "starts")
+
+
+class FixedStart(Start):
+    """The same untrained random vector for every token of every puzzle (TRM, HRM, URM)."""
+
+    kind: Literal["fixed"] = "fixed"
+
+    def starter(self, config: "ReasonerConfig", generator: torch.Generator) -> Starter:
+        """Draw the vectors."""
+        return FixedStarter(config, generator)
+
+
+class RandomStart(Start):
+    """Drawn afresh for every trajectory (RI); a scale of 0 starts from zeros."""
+
+    kind: Literal["random"] = "random"
+    answer: Spread = 1.0
+    """Standard deviation of the answer state, sigma_H."""
+    scratch: Spread = 1.0
+    """Standard deviation of the scratch state, sigma_L."""
+
+    def starter(self, config: "ReasonerConfig", generator: torch.Generator) -> Starter:
+        """Nothing is trained or kept."""
+        return RandomStarter(config, self)
+
+
+class LearnedStart(Start):
+    """Predicted from the input by a two-layer MLP, z_0 = g(x)."""
+
+    kind: Literal["learned"] = "learned"
+
+    def starter(self, config: "ReasonerConfig", generator: torch.Generator) -> Starter:
+        """Draw the MLP's weights."""
+        return LearnedStarter(config, generator)
+
+
+class FixedStarter(Starter):
+    """One vector per state, drawn when the model is made, saved with it, never trained."""
+
+    answer: Tensor
+    scratch: Tensor | None
+
+    def __init__(self, config: "ReasonerConfig", generator: torch.Generator) -> None:
+        super().__init__()
+        self.register_buffer("answer", scaled_normal(config.width, std=1.0, generator=generator))
+        scratch = scaled_normal(config.width, std=1.0, generator=generator) if config.two_states else None
+        self.register_buffer("scratch", scratch)
+
+    def forward(self, x: Tensor, keys: Tensor) -> State:
+        """Broadcast the vectors over tokens and rows."""
+        return State(
+            self.answer.expand_as(x).clone(),
+            None if self.scratch is None else self.scratch.expand_as(x).clone(),
+        )
+
+
+class RandomStarter(Starter):
+    """Truncated normals, independent over tokens and channels."""
+
+    def __init__(self, config: "ReasonerConfig", scales: RandomStart) -> None:
+        super().__init__()
+        self._scales, self._two_states = scales, config.two_states
+
+    def forward(self, x: Tensor, keys: Tensor) -> State:
+        """Draw each row from its own key."""
+        tokens, _, width = x.shape
+
+        def draw(stream: int, scale: float) -> Tensor:
+            if scale == 0.0:
+                return torch.zeros_like(x)
+            return (truncated_normal(keys, stream, tokens, width) * scale).to(x.dtype)
+
+        return State(
+            draw(_ANSWER_STREAM, self._scales.answer),
+            draw(_SCRATCH_STREAM, self._scales.scratch) if self._two_states else None,
+        )
+
+
+class LearnedStarter(Starter):
+    """z_0 = g(x), a two-layer MLP on each token's embedding, trained with the rest."""
+
+    def __init__(self, config: "ReasonerConfig", generator: torch.Generator) -> None:
+        super().__init__()
+        self.into = matrix(config.width, config.width, generator)
+        self.states = 2 if config.two_states else 1
+        self.out = matrix(self.states * config.width, config.width, generator)
+
+    def forward(self, x: Tensor, keys: Tensor) -> State:
+        """Predict the start from the input."""
+        return State(*(F.silu(x @ self.into.t()) @ self.out.t()).chunk(self.states, dim=2))
+
+
+AnyStart = Annotated[SerializeAsAny[Start], BeforeValidator(reads(STARTS))]
+for _start in (FixedStart, RandomStart, LearnedStart):
+    register(_start)
+STARTS.close()

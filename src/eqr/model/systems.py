@@ -8,20 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from eqr.errors import UserError, nearest
-from eqr.model.config import (
-    Feedforward,
-    FixedStart,
-    Path,
-    Positions,
-    RandomStart,
-    ReasonerConfig,
-    SingleState,
-    TwoLevel,
-)
+from eqr.model.config import Positions, ReasonerConfig
 from eqr.model.mixers import Attention
+from eqr.model.operator import Feedforward, Perturbation, SingleState, TwoLevel
+from eqr.model.state import FixedStart, RandomStart
 from eqr.tasks.base import Task
 
-EQR_PATH = Path(damping=0.05, noise=0.01)
+EQR_PATH = Perturbation(damping=0.05, noise=0.01)
 """The paper's lambda and beta."""
 
 ATTENTION_WITH_IDENTITY = {

@@ -1,9 +1,12 @@
 """Weights in files: written atomically, read without running code or taking memory on a stranger's word.
 
 Names and shapes are compared on PyTorch's meta device, where a model has shapes but no memory, before a model
-is made; values must be finite floating-point numbers, since nothing else was ever trained.
+is made; values must be finite floating-point numbers, since nothing else was ever trained. A digest in the
+file's header says what they were when they were written.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,16 +24,45 @@ from eqr.signals import deferred_interrupts
 PICKLES = (".bin", ".ckpt", ".pkl", ".pt", ".pth")
 NUMBERS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 """What weights may be stored as; shorter ones need scales beside them, which no file of ours has."""
+DIGEST = "digest"
+"""Of the weights and what they belong to, in the header of their file."""
 
 Model = TypeVar("Model", bound=nn.Module)
 Shape = tuple[int, ...]
 
 
-def write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
-    """Write tensors as safetensors, atomically."""
+def write_weights(path: Path, weights: Mapping[str, Tensor], *, belonging: str) -> None:
+    """Write tensors as safetensors, atomically, with a digest of them and of the text that they belong to."""
     with new_file(path) as temporary:
         plain = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-        temporary.write_bytes(save(plain, metadata={"format": "pt"}))
+        metadata = {"format": "pt", DIGEST: digest_of(plain, belonging)}
+        temporary.write_bytes(_with_metadata(save(plain), metadata))
+
+
+def _with_metadata(content: bytes, metadata: Mapping[str, str]) -> bytes:
+    """Return a safetensors file with metadata in its header, in their order: its own writer shuffles them."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.dumps(
+        {"__metadata__": metadata, **json.loads(content[8:end])}, separators=(",", ":")
+    ).encode()
+    header += b" " * (-len(header) % 8)
+    return len(header).to_bytes(8, "little") + header + content[end:]
+
+
+def stored_digest(path: Path) -> str | None:
+    """Return the digest in a safetensors file; None for one that eqr did not write, or before it did that."""
+    with _undamaged(path), safe_open(path, "pt") as file:
+        return (file.metadata() or {}).get(DIGEST)
+
+
+def digest_of(weights: Mapping[str, Tensor], belonging: str) -> str:
+    """Return a content hash of tensors by name, bit for bit, and of a text that they belong to."""
+    digest = hashlib.sha256(belonging.encode())
+    for name, tensor in sorted(weights.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        if tensor.numel():
+            digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -108,10 +140,10 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], *, where: str)
 def _require_safetensors(path: Path) -> None:
     if not path.exists():
         others = [file.name for file in path.parent.glob("*") if file.suffix in PICKLES]
-        hint = f"; {others[0]} is a pickle, which `eqr import` converts" if others else ""
+        hint = f"; {others[0]} is a pickle, which `eqr convert` converts" if others else ""
         raise UserError(f"{path} is missing{hint}")
     if is_pickle(path):
-        raise UserError(f"{path} is a pickle, not safetensors; `eqr import` converts official checkpoints")
+        raise UserError(f"{path} is a pickle, not safetensors; `eqr convert` converts official checkpoints")
 
 
 @contextmanager

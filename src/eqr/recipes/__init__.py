@@ -11,12 +11,15 @@ from types import FunctionType
 
 from eqr.errors import UserError, nearest
 from eqr.model import systems
+from eqr.puzzles import Puzzle
 from eqr.recipes import lab
+from eqr.recipes.declared import declared
 from eqr.recipes.lab import candidates, small
 from eqr.recipes.published import paper
 from eqr.recipes.variants import VARIANTS, training_dynamics, variant_named
 from eqr.registry import Registry
 from eqr.tasks import task_names
+from eqr.tasks.registry import TASKS
 from eqr.train.recipe import Recipe
 
 __all__ = [
@@ -40,9 +43,13 @@ _BUILT_IN: dict[str, Callable[[], Recipe]] = {
     "sudoku-9x9-ladder-2": lab.sudoku_9x9_ladder_2,
     "sudoku-9x9-ladder-3": lab.sudoku_9x9_ladder_3,
     "sudoku-9x9-hard": lab.sudoku_9x9_hard,
+    "all-different": lab.all_different,
+    "sudoku-extreme-1": lab.sudoku_extreme_1,
+    "sudoku-extreme": lab.sudoku_extreme,
     "sudoku-16x16": lab.sudoku_16x16,
     "maze-11x11": partial(lab.maze, 11),
     "maze-15x15": partial(lab.maze, 15),
+    "maze-1k-13x13": partial(lab.maze_open, 13),
     "sudoku-4x4-tokens": lab.sudoku_4x4_tokens,
     "sudoku-6x6-tokens": lab.sudoku_6x6_tokens,
     "sudoku-9x9-tokens": lab.sudoku_9x9_tokens,
@@ -75,11 +82,16 @@ def add_recipe(name: str, make: Callable[[], Recipe]) -> None:
 
 
 def recipe_named(name: str) -> Recipe:
-    """Return the recipe of that name, changed by the variants behind it: `sudoku-6x6/attention/trm`."""
+    """Return the recipe of that name, changed by the variants behind it: `sudoku-6x6/attention/trm`.
+
+    A puzzle declared by its rules has a recipe of its name, unless one was added.
+    """
     words = name.split("/")
     for count in range(len(words), 0, -1):
         base = "/".join(words[:count])
         if base in RECIPES:
             return reduce(variant_named, words[count:], RECIPES[base]())
+        if isinstance(TASKS.known(base), Puzzle):
+            return reduce(variant_named, words[count:], declared(base))
     hint = f"; for the task of that name, add_recipe({name!r}, ...)" if name in task_names() else ""
     raise UserError(f"unknown recipe {name!r}{hint or nearest(name, RECIPES)}")

@@ -8,14 +8,16 @@ docs/lab-notes.md has what was tried.
 from typing import Any
 
 from eqr.model import systems
-from eqr.model.config import CandidateSites, Positions, TwoLevel
-from eqr.model.mixers import Attention, Groups, Neighbours
+from eqr.model.config import CandidateSites, Positions
+from eqr.model.mixers import Attention
+from eqr.model.operator import TwoLevel
+from eqr.model.rules import Rules
+from eqr.model.structured import Groups, Neighbours
 from eqr.tasks import task_named
-from eqr.train.averaging import Averaging
 from eqr.train.halting import LearnedHalt
 from eqr.train.loss import CrossEntropy, Loss
-from eqr.train.optimizer import AdamAtan2, Decay, Rate, SignDescent
-from eqr.train.recipe import EvaluationPlan, Folder, Generated, Ladder, Recipe, Saving
+from eqr.train.optimizer import AdamAtan2, Averaging, Decay, Rate, SignDescent
+from eqr.train.recipe import EvaluationPlan, Folder, Generated, Geometries, Ladder, Recipe, Saving
 from eqr.train.schedule import SegmentedOnline
 
 NOISY_PATH = systems.EQR_PATH.replace(noise=0.1)
@@ -25,6 +27,8 @@ STAY = LearnedHalt(exploration=0.5)
 which accuracy falls again beyond the trained depth."""
 HARDEST = "data/hardest"
 """Where the hardest puzzles that one has are to be found (docs/data-guide.md)."""
+EXTREME = "data/extreme"
+"""Where the training puzzles of Sudoku-Extreme are (docs/data-guide.md)."""
 LIVE = CandidateSites(live=True)
 """Only the candidates that the givens leave, a third of a large grid: what is ruled out teaches nothing."""
 
@@ -60,7 +64,7 @@ def candidates(task_name: str, *, steps: int, width: int = 32, data: dict[str, A
     """
     sizes: dict[str, Any] = {
         "mixer": Groups(hidden=4 * width),
-        "sites": CandidateSites(),
+        "sites": LIVE if task_named(task_name).distinct() else CandidateSites(),
         "expansion": 1.5,
         "round_hidden_to": 8,
         **fields.pop("model", {}),
@@ -84,7 +88,6 @@ def sudoku_4x4() -> Recipe:
         width=16,
         steps=2000,
         rows=16,
-        model={"sites": LIVE},
         data={"train": 200, "validation": 100, "test": 100},
         saving=Saving(checkpoint_every=500),
         evaluation=EvaluationPlan(every=500, puzzles=100),
@@ -93,9 +96,7 @@ def sudoku_4x4() -> Recipe:
 
 def sudoku_6x6() -> Recipe:
     """6x6 Sudoku without a spare clue: a minute of one core."""
-    return candidates(
-        "sudoku-6x6", width=24, steps=2500, rows=12, model={"sites": LIVE}, data={"train": 2000}
-    )
+    return candidates("sudoku-6x6", width=24, steps=2500, rows=12, data={"train": 2000})
 
 
 def sudoku_9x9() -> Recipe:
@@ -105,7 +106,6 @@ def sudoku_9x9() -> Recipe:
         width=24,
         steps=9000,
         rows=6,
-        model={"sites": LIVE},
         data={"train": 10_000, "options": {"clues": 32}},
         halting=LearnedHalt(),  # easy puzzles: fresh ones teach more than old ones that stay
         rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.3),
@@ -120,7 +120,7 @@ def sudoku_9x9_minimal() -> Recipe:
         steps=20_000,
         width=32,
         rows=16,  # 8 are too few for this rate
-        model={"sites": LIVE, "cycles": 3, "scratch": 4},  # many applications a segment, few of them tracked
+        model={"cycles": 3, "scratch": 4},  # many applications a segment, few of them tracked
         data={"train": 50_000},
         halting=LearnedHalt(exploration=0.3),
         # a rate that falls to nothing leaves states at rest that are no solutions
@@ -196,13 +196,74 @@ def sudoku_9x9_hard() -> Recipe:
     )
 
 
+def sudoku_extreme_1() -> Recipe:
+    """Sudoku-Extreme's training puzzles with none to three answers given away, from the weights of
+    `sudoku-9x9-hard`: a quarter of an hour of one core. The first rung of `sudoku-extreme`.
+    """
+    hard = sudoku_9x9_hard()
+    return hard.replace(
+        name="sudoku-extreme-1",
+        begin="sudoku-9x9-hard",
+        data=hard.data.replace(
+            train=3000,
+            test=200,
+            validation_from=EXTREME,
+            ladder=Ladder(path=EXTREME, copies=12, least=0, most=3),
+        ),
+        steps=2600,
+        # every answer is within reach by now: what a rate that falls to nothing settles is right
+        rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.3),
+        evaluation=EvaluationPlan(every=1300, puzzles=200, depths=(4, 16)),
+    )
+
+
+def sudoku_extreme() -> Recipe:
+    """Sudoku-Extreme's training puzzles until they are solved: a row stays up to 256 segments, as long as a
+    search may take, so that weights learn from what late states look like; half an hour of one core.
+    """
+    before = sudoku_extreme_1()
+    return before.replace(
+        name="sudoku-extreme",
+        begin="runs/sudoku-extreme-1",
+        data=before.data.replace(ladder=Ladder(path=EXTREME, copies=12, least=0, most=2)),
+        schedule=SegmentedOnline(cycles=6, depth=256),
+        steps=7000,
+        evaluation=EvaluationPlan(every=1750, puzzles=200, depths=(4, 16)),
+        seed=1,
+    )
+
+
+def all_different() -> Recipe:
+    """Any groups of cells that differ, by random geometries, from the weights of `sudoku-9x9-hard`: a quarter
+    of an hour of one core. Judged, while it trains, by 9x9 Sudoku without a spare clue.
+    """
+    hard = sudoku_9x9_hard()
+    return hard.replace(
+        name="all-different",
+        begin="sudoku-9x9-hard",
+        data=Generated(
+            task="sudoku-9x9",
+            validation=64,
+            test=200,
+            geometries=Geometries(sizes=(4, 5, 6, 6, 7, 7, 8, *(9,) * 5), reveal=6),
+        ),
+        model=hard.model.replace(mixer=Rules(hidden=4 * 32)),
+        schedule=SegmentedOnline(cycles=4),
+        optimizer=AdamAtan2(rate=1e-3, weight_decay=0.1),
+        rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.4, floor=0.1),
+        rows=16,
+        steps=9000,
+        evaluation=EvaluationPlan(every=1000, puzzles=64, depths=(1, 4)),
+        saving=Saving(checkpoint_every=500),
+    )
+
+
 def sudoku_16x16() -> Recipe:
     """16x16 Sudoku with half of the cells given: half an hour of one core (without a spare clue: 0%)."""
     return candidates(
         "sudoku-16x16",
         steps=12_000,
         rows=8,
-        model={"sites": LIVE},
         data={"train": 2000, "validation": 64, "test": 200, "options": {"clues": 128}},
         rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.3),
         evaluation=EvaluationPlan(every=1000, puzzles=64, test_puzzles=200),
@@ -221,6 +282,20 @@ def maze(size: int) -> Recipe:
         halting=STAY,
         optimizer=AdamAtan2(rate=1e-3, weight_decay=0.1),
         averaging=Averaging(decay=0.998, warm_start=True),
+    )
+
+
+def maze_open(size: int) -> Recipe:
+    """Square mazes of random walls, where many paths are shortest and a row is judged by the nearest of them:
+    a few minutes of one core at 13x13.
+    """
+    perfect = maze(size)
+    task = task_named(f"maze-1k-{size}x{size}")
+    return perfect.replace(
+        name=task.name,
+        data=Generated(task=task.name, train=20_000),
+        schedule=SegmentedOnline(),
+        loss=Loss(nearest=True),
     )
 
 

@@ -10,8 +10,8 @@ from eqr.model import systems
 from eqr.model.config import Positions, ReasonerConfig
 from eqr.model.mixers import Attention
 from eqr.tasks import task_named
-from eqr.train.averaging import Averaging
 from eqr.train.halting import LearnedHalt, NoHalting, QHalt
+from eqr.train.optimizer import Averaging
 from eqr.train.recipe import EvaluationPlan, Folder, Precision, Recipe, Saving
 from eqr.train.schedule import SegmentedOnline, TerminalFull
 

@@ -5,20 +5,10 @@ from typing import Any
 
 from eqr.errors import UserError, nearest
 from eqr.model import systems
-from eqr.model.config import (
-    STILL,
-    Feedforward,
-    FixedStart,
-    LearnedStart,
-    Path,
-    Positions,
-    RandomStart,
-    ReasonerConfig,
-    SingleState,
-    Start,
-    TwoLevel,
-)
+from eqr.model.config import Positions, ReasonerConfig
 from eqr.model.mixers import Attention
+from eqr.model.operator import STILL, Feedforward, Perturbation, SingleState, TwoLevel
+from eqr.model.state import FixedStart, LearnedStart, RandomStart, Start
 from eqr.tasks import task_named
 from eqr.train.halting import LearnedHalt, NoHalting, OracleHalt, QHalt, UnusedHalt
 from eqr.train.recipe import EvaluationPlan, Recipe
@@ -76,7 +66,7 @@ def _judged_as_trained(base: Recipe, depth: int) -> EvaluationPlan:
     return base.evaluation.replace(depths=(*(d for d in base.evaluation.depths if d < depth), depth))
 
 
-def _shaped(start: Start, path: Path) -> Callable[[Recipe], Recipe]:
+def _shaped(start: Start, path: Perturbation) -> Callable[[Recipe], Recipe]:
     """Return the variant with this start and these wrappers: which of the interventions are on."""
     return lambda base: base.replace(model=base.model.replace(start=start, path=path))
 

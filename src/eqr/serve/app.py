@@ -1,4 +1,4 @@
-"""The application: routes over desks, one desk per model.
+"""The application: routes over services, one service per model.
 
     app = make_app([served("runs/sudoku-6x6")], Limits())
 
@@ -6,29 +6,39 @@
 """
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.responses import FileResponse, PlainTextResponse, StreamingResponse
 from starlette.middleware.cors import CORSMiddleware
 from starlette.staticfiles import StaticFiles
 
 from eqr import __version__
 from eqr.errors import UserError
+from eqr.model.lookup import FIRST, reads_as
 from eqr.model.reasoner import Reasoner
-from eqr.serve.desk import Desk, Event, Order
-from eqr.serve.gate import Gate
+from eqr.serve.admission import Admission
+from eqr.serve.cards import STATIC, model_card
 from eqr.serve.limits import Limits
-from eqr.serve.messages import CheckReply, CheckRequest, ModelsReply, SolveReply, SolveRequest
+from eqr.serve.messages import (
+    EVENTS,
+    CheckReply,
+    CheckRequest,
+    ModelsReply,
+    SolveReply,
+    SolveRequest,
+    stream_lines,
+)
 from eqr.serve.metrics import Metrics
-from eqr.serve.problems import Problem, documented, fault, install
-from eqr.serve.shown import STATIC, card
-from eqr.serve.stream import EVENTS, lines_of, refused_or_answer
+from eqr.serve.problems import Json, Problem, documented, fault, install
+from eqr.serve.service import Event, Pace, Pending, Service
 from eqr.solve import Budget, Refused, Session, rollout
 from eqr.solve.engine import SLOTS
 from eqr.tasks.base import Task
@@ -49,17 +59,16 @@ class Served:
     task: Task
 
 
-class Office:
-    """The desks and cards of one application."""
+class Services:
+    """The services of one application by model, and their cards."""
 
     def __init__(self, models: Sequence[Served], limits: Limits, slots: int) -> None:
         self.limits = limits
-        self.models = {model.name: model for model in models}
-        if len(self.models) < len(models):
-            names = sorted(model.name for model in models)
+        names = sorted(model.name for model in models)
+        if len(set(names)) < len(names):
             raise UserError(f"two models have the same name: {', '.join(names)}; serve them apart")
-        self.desks = {
-            model.name: Desk(
+        self.by_model = {
+            model.name: Service(
                 model.name,
                 Session(model.reasoner, model.task, slots=slots),
                 limits,
@@ -67,57 +76,60 @@ class Office:
             )
             for model in models
         }
-        self.cards = [card(model.name, model.reasoner, model.task, limits) for model in models]
+        self.cards = [model_card(model.name, model.reasoner, model.task, limits) for model in models]
         for model, about in zip(models, self.cards, strict=True):
             # kernels are compiled on first use: before the first client comes, not while it waits
             tokens = model.task.parse(about["examples"][0]["puzzle"])
             rollout(model.reasoner, tokens[None], Budget(depth=1))
-        self.metrics = Metrics(self.desks.values())
+        self.metrics = Metrics(self.by_model.values())
         self.closing = False
 
     @property
     def ready(self) -> bool:
         """Whether new work is taken."""
-        return not self.closing and all(desk.works for desk in self.desks.values())
+        return not self.closing and all(service.works for service in self.by_model.values())
 
-    def desk(self, name: str | None) -> Desk:
-        """Find a desk by the name of its model; without a name, the only one."""
-        if name is None and len(self.desks) == 1:
-            return next(iter(self.desks.values()))
-        if name is None or name not in self.desks:
-            known = f"one of {', '.join(self.desks)}"
-            raise Problem(
-                404, "no-such-model", f"model = {name!r}: {known}", errors=[fault("model", name, known)]
-            )
-        return self.desks[name]
+    def find(self, name: str | None, puzzle: object) -> Service:
+        """Find a service by the name of its model; without one, the only or the first that reads a puzzle."""
+        if name is None:
+            services = sorted(self.by_model.values(), key=lambda service: service.name != FIRST)
+            for service in services:
+                task = service.session.task.name
+                if len(services) == 1 or (isinstance(puzzle, str) and reads_as(task, puzzle)):
+                    return service
+        if name is None or name not in self.by_model:
+            fix = "the puzzle reads like none of theirs" if name is None else "no such model"
+            found = fault("model", name, f"{fix}; served: {', '.join(self.by_model)}")
+            raise Problem(404, "no-such-model", f"model = {found.value!r}: {found.fix}", errors=[found])
+        return self.by_model[name]
 
     async def follow(
-        self, request: Request, asked: SolveRequest, desk: Desk, order: Order
+        self, request: Request, body: SolveRequest, service: Service, pending: Pending
     ) -> AsyncGenerator[list[tuple[int, Event]], None]:
-        """Yield what is new of an order, an empty list after some silence, until all is said.
+        """Yield what is new of a request, an empty list after some silence, until all is said.
 
         Its rows are cancelled at the deadline, which is a `Problem`, and when the client has gone.
         """
-        seconds = min(asked.seconds or self.limits.seconds, self.limits.seconds)
+        seconds = min(body.seconds or self.limits.seconds, self.limits.seconds)
         deadline = time.monotonic() + seconds
         gone = asyncio.ensure_future(_gone(request))
-        gone.add_done_callback(lambda _: order.leave())
+        gone.add_done_callback(lambda _: pending.abandon())
         try:
-            while not order.done or order.unread:
-                news: list[tuple[int, Event]] = []
+            while not pending.done or pending.unread:
+                events: list[tuple[int, Event]] = []
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(SILENCE, deadline - time.monotonic())):
-                        news = await order.news()
-                if order.left:
+                        events = await pending.events()
+                if pending.abandoned:
                     self.metrics.cancelled.labels("gone").inc()
                     return
-                if not news and time.monotonic() >= deadline:
+                if not events and time.monotonic() >= deadline:
                     self.metrics.cancelled.labels("deadline").inc()
                     raise _late(seconds)
-                yield news
+                yield events
         finally:
             gone.cancel()
-            desk.cancel(order)
+            service.cancel(pending)
 
 
 def _late(seconds: float) -> Problem:
@@ -144,16 +156,20 @@ def make_app(
     hosts: Iterable[str] | None = None,
 ) -> FastAPI:
     """Build the application; `key` protects it, `origins` are pages elsewhere that may ask (CORS)."""
-    office = Office(models, limits or Limits(), slots)
+    services = Services(models, limits or Limits(), slots)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        for desk in office.desks.values():
-            desk.open()
+        app.openapi()  # made once, and not while a client waits
+        gc.collect()
+        gc.freeze()  # a body of many lists has garbage looked for: not among what was loaded to stay
+        for service in services.by_model.values():
+            service.open()
         yield
-        office.closing = True
-        for desk in office.desks.values():
-            await desk.close()
+        gc.unfreeze()
+        services.closing = True
+        for service in services.by_model.values():
+            await service.close()
 
     app = FastAPI(
         title="eqr",
@@ -163,11 +179,11 @@ def make_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.state.office = office
-    install(app, list(SolveRequest.model_fields))
-    _add_work(app, office)
-    _add_rest(app, office)
-    app.add_middleware(Gate, limits=office.limits, metrics=office.metrics, key=key, hosts=hosts)
+    app.state.services = services
+    install(app)
+    _add_work(app, services)
+    _add_rest(app, services)
+    app.add_middleware(Admission, limits=services.limits, metrics=services.metrics, key=key, hosts=hosts)
     allowed = list(origins)
     if allowed:
         app.add_middleware(
@@ -176,67 +192,71 @@ def make_app(
     return app
 
 
-async def _taken(office: Office, desk: Desk, asked: SolveRequest, *, watch: bool) -> Order:
+async def _accepted(
+    service: Service, texts: list[Any], body: SolveRequest, request: Request, *, watch: bool
+) -> Pending:
     """Hand in a request's puzzles; a single one that cannot be tried is the request's own mistake."""
-    order = await desk.take(asked.texts(office.limits), asked, watch=watch)
-    refused = order.answers[0]
-    if asked.puzzle is not None and isinstance(refused, Refused):
-        found = fault("puzzle", asked.puzzle, refused.reason)
+    client = request.client.host if request.client else ""
+    pending = await service.accept(texts, body, client=client, watch=watch)
+    refused = pending.answers[0]
+    if body.puzzle is not None and isinstance(refused, Refused):
+        found = fault("puzzle", body.puzzle, refused.reason)
         raise Problem(422, "invalid-puzzle", refused.reason, errors=[found])
-    return order
+    return pending
 
 
-def _add_work(app: FastAPI, office: Office) -> None:
+def _add_work(app: FastAPI, services: Services) -> None:
     @app.post("/v1/solve", response_model=SolveReply, responses=documented(*WORK))
-    async def solve(asked: SolveRequest, request: Request) -> Response:
+    async def solve(body: SolveRequest, request: Request) -> Response:
         """Solve one puzzle or many; of many, those that cannot be tried are refused, the others answered."""
         began = time.perf_counter()
-        desk = office.desk(asked.model)
-        order = await _taken(office, desk, asked, watch=False)
-        async with aclosing(office.follow(request, asked, desk, order)) as all_news:
-            async for _ in all_news:
+        texts = body.texts(services.limits)
+        service = services.find(body.model, texts[0])
+        pending = await _accepted(service, texts, body, request, watch=False)
+        async with aclosing(services.follow(request, body, service, pending)) as all_events:
+            async for _ in all_events:
                 pass
-        answers = [
-            refused_or_answer(desk.session.task, number, answer)
-            for number, answer in enumerate(order.answers)
-            if answer is not None
-        ]
+        answers, pace = [], Pace()
+        for number, answer in enumerate(pending.answers):
+            await pace.pause()
+            if answer is not None:
+                answers.append(answer.to_json(number))
         seconds = time.perf_counter() - began
-        return JSONResponse({"model": desk.name, "answers": answers, "seconds": seconds})
+        return Json({"model": service.name, "answers": answers, "seconds": seconds})
 
     @app.post(
         "/v1/solve/stream", response_class=StreamingResponse, responses={**documented(*WORK), 200: EVENTS}
     )
-    async def stream(asked: SolveRequest, request: Request) -> Response:
+    async def stream(body: SolveRequest, request: Request) -> Response:
         """Solve and tell every segment: server-sent events `segment`, `answer`, then `end` or `problem`."""
-        desk = office.desk(asked.model)
-        order = await _taken(office, desk, asked, watch=True)
-        lines = lines_of(desk.session.task, office.follow(request, asked, desk, order))
+        texts = body.texts(services.limits)
+        service = services.find(body.model, texts[0])
+        pending = await _accepted(service, texts, body, request, watch=True)
+        lines = stream_lines(service.session.task, services.follow(request, body, service, pending))
         return StreamingResponse(lines, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     @app.post("/v1/check", response_model=CheckReply, responses=documented(*COMMON))
-    async def check(asked: CheckRequest) -> Response:
+    async def check(body: CheckRequest) -> Response:
         """Say whether a puzzle can be tried and, if not, which cells are wrong."""
-        task = office.desk(asked.model).session.task
-        said = {"valid": True, "reason": "", "cells": []}
+        task = services.find(body.model, body.puzzle).session.task
         try:
-            tokens = task.parse(asked.puzzle)
+            tokens = task.parse(body.puzzle)
             verdict = task.check_puzzle(task.require_tokens(tokens))
             said = {"valid": verdict.valid, "reason": verdict.reason, "cells": list(verdict.cells)}
         except UserError as error:
             said = {"valid": False, "reason": str(error), "cells": []}
-        return JSONResponse(said)
+        return Json(said)
 
 
 async def _file(path: Path, _: Request) -> Response:
     return FileResponse(path)
 
 
-def _add_rest(app: FastAPI, office: Office) -> None:
+def _add_rest(app: FastAPI, services: Services) -> None:
     @app.get("/v1/models", response_model=ModelsReply, responses=documented(401))
     async def models() -> Response:
         """Return the cards of the models served: task, size, what was measured, limits, examples."""
-        return JSONResponse({"models": office.cards})
+        return Json({"models": services.cards})
 
     @app.get("/healthz", response_class=PlainTextResponse)
     async def health() -> str:
@@ -246,14 +266,14 @@ def _add_rest(app: FastAPI, office: Office) -> None:
     @app.get("/readyz", response_class=PlainTextResponse, responses=documented(503))
     async def ready() -> str:
         """Say whether new work is taken."""
-        if not office.ready:
+        if not services.ready:
             raise Problem(503, "not-ready", "shutting down, or a model's thread has ended")
         return "ready\n"
 
     @app.get("/metrics", response_class=PlainTextResponse, responses=documented(401))
     async def metrics() -> Response:
         """Return counters and gauges for Prometheus."""
-        return Response(office.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Response(services.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     # file by file, so that a wrong method elsewhere is still told apart from a wrong path
     for path, file in PAGES.items():

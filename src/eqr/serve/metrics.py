@@ -5,7 +5,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from eqr.serve.desk import Desk
+from eqr.serve.service import Service
 from eqr.solve import Answer
 
 LATENCIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -15,7 +15,7 @@ NFES = tuple(float(1 << power) for power in range(14))
 class Metrics:
     """Counters of one application, in a registry of its own."""
 
-    def __init__(self, desks: Iterable[Desk]) -> None:
+    def __init__(self, services: Iterable[Service]) -> None:
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "eqr_requests", "Requests by route and status.", ["route", "status"], registry=self.registry
@@ -53,13 +53,13 @@ class Metrics:
         held = Gauge("eqr_puzzles_open", "Puzzles without an answer.", ["model"], registry=self.registry)
         busy = Gauge("eqr_slots_busy", "Slots at work.", ["model"], registry=self.registry)
         slots = Gauge("eqr_slots", "Slots there are.", ["model"], registry=self.registry)
-        for desk in desks:
-            session, engine = desk.session, desk.session.engine
-            waiting.labels(desk.name).set_function(partial(getattr, engine, "waiting"))
-            busy.labels(desk.name).set_function(partial(getattr, engine, "live"))
-            held.labels(desk.name).set_function(partial(getattr, session, "open"))
-            slots.labels(desk.name).set(engine.slots)
-            desk.answered = partial(self._note, desk.name)
+        for service in services:
+            session, engine = service.session, service.session.engine
+            waiting.labels(service.name).set_function(partial(getattr, engine, "waiting"))
+            busy.labels(service.name).set_function(partial(getattr, engine, "live"))
+            held.labels(service.name).set_function(partial(getattr, session, "open"))
+            slots.labels(service.name).set(engine.slots)
+            service.answered = partial(self._note, service.name)
 
     def _note(self, model: str, answer: Answer) -> None:
         self._answers.labels(model, str(answer.valid).lower()).inc()

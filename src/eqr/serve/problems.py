@@ -1,6 +1,7 @@
 """Errors as RFC 9457 problem documents that name the field, the value and the fix."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -10,11 +11,15 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from eqr.errors import nearest
+from eqr.errors import brief, nearest
 
 MEDIA_TYPE = "application/problem+json"
 SHOWN = 80
 """Characters of a wrong value that are repeated."""
+MOST_DETAIL = 1000
+"""Characters of an explanation."""
+MOST_FAULTS = 10
+"""Faults of one request that are listed; of the others, their number."""
 
 
 class Fault(BaseModel):
@@ -33,7 +38,15 @@ class ProblemDocument(BaseModel):
     title: str
     status: int
     detail: str
-    errors: list[Fault] = []
+    errors: list[Fault] = Field([], description=f"The first {MOST_FAULTS} faults; `detail` counts them all.")
+
+
+class Json(JSONResponse):
+    """JSON in ASCII: what a client sent may hold halves of characters, which UTF-8 cannot say."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the content's bytes."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
 
 
 class Problem(Exception):
@@ -54,13 +67,13 @@ class Problem(Exception):
             type=f"urn:eqr:problem:{kind}",
             title=kind.replace("-", " ").capitalize(),
             status=status,
-            detail=detail,
+            detail=detail[:MOST_DETAIL],
             errors=list(errors),
         )
 
-    def response(self) -> JSONResponse:
+    def response(self) -> Json:
         """Return the document with its media type."""
-        return JSONResponse(self.document.model_dump(), self.status, self.headers, MEDIA_TYPE)
+        return Json(self.document.model_dump(), self.status, self.headers, MEDIA_TYPE)
 
     async def send(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer outside of any route."""
@@ -69,8 +82,32 @@ class Problem(Exception):
 
 def fault(field: str, value: object, fix: str) -> Fault:
     """Return a fault with its value shortened."""
-    text = value if isinstance(value, str) else repr(value)
-    return Fault(field=field, value=text if len(text) <= SHOWN else text[: SHOWN - 1] + "…", fix=fix)
+    text = value[:SHOWN] if isinstance(value, str) else brief(value)
+    return Fault(field=_short(field), value=_short(text), fix=fix)
+
+
+def _short(text: str) -> str:
+    text = text.encode("utf-8", "replace").decode()
+    return text if len(text) < SHOWN else text[: SHOWN - 1] + "…"
+
+
+def invalid(faults: Sequence[Fault], count: int | None = None) -> Problem:
+    """Return the problem of a request whose fields are wrong; `count` is the number of all its faults."""
+    first, others = faults[0], (count or len(faults)) - 1
+    more = f" (and {others:,} more)" if others else ""
+    detail = f"{first.field} = {first.value!r}: {first.fix}{more}"
+    return Problem(422, "invalid-field", detail, errors=faults[:MOST_FAULTS])
+
+
+def require_known(data: Mapping[Any, Any], known: Collection[str]) -> None:
+    """Refuse fields that a request does not have, before anything looks at their values."""
+    unknown = [name for name in data if name not in known]
+    if unknown:
+        listed = [
+            fault(name, data[name], f"there is no such field{nearest(name, known)}")
+            for name in unknown[:MOST_FAULTS]
+        ]
+        raise invalid(listed, len(unknown))
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -95,8 +132,8 @@ _MEANING = {
 }
 
 
-def install(app: FastAPI, known: Sequence[str]) -> None:
-    """Turn every error of the application into a problem document; `known` are the fields of requests."""
+def install(app: FastAPI) -> None:
+    """Turn every error of the application into a problem document."""
 
     @app.exception_handler(Problem)
     async def _problem(_: Request, error: Problem) -> Response:
@@ -104,7 +141,7 @@ def install(app: FastAPI, known: Sequence[str]) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(_: Request, error: RequestValidationError) -> Response:
-        return _from_validation(error, known).response()
+        return _from_validation(error).response()
 
     @app.exception_handler(HTTPException)
     async def _http(_: Request, error: HTTPException) -> Response:
@@ -114,20 +151,17 @@ def install(app: FastAPI, known: Sequence[str]) -> None:
         ).response()
 
 
-def _fix(one: dict[str, Any], known: Sequence[str]) -> str:
-    if one["type"] == "extra_forbidden":
-        return f"there is no such field{nearest(str(one['loc'][-1]), known)}"
-    return str(one["msg"]).removeprefix("Value error, ").removeprefix("--")
-
-
-def _from_validation(error: RequestValidationError, known: Sequence[str]) -> Problem:
+def _from_validation(error: RequestValidationError) -> Problem:
     found = error.errors()
     if any(one["type"] == "json_invalid" for one in found):
         place = found[0]["loc"][-1]
         return Problem(400, "not-json", f"the body is not valid JSON (character {place})")
     faults = [
-        fault(".".join(str(part) for part in one["loc"][1:]) or "body", one["input"], _fix(one, known))
-        for one in found
+        fault(
+            ".".join(str(part) for part in one["loc"][1:]) or "body",
+            one["input"],
+            str(one["msg"]).removeprefix("Value error, ").removeprefix("--"),
+        )
+        for one in found[:MOST_FAULTS]
     ]
-    first = faults[0]
-    return Problem(422, "invalid-field", f"{first.field} = {first.value!r}: {first.fix}", errors=faults)
+    return invalid(faults, len(found))

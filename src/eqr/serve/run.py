@@ -1,6 +1,7 @@
 """Running the application: loading models by name, and uvicorn around it with a graceful end."""
 
 import signal
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,15 +10,17 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from eqr.errors import UserError
 from eqr.model.lookup import shipped
 from eqr.serve.app import Served
+from eqr.serve.connections import connection_type
 from eqr.serve.limits import Limits
 from eqr.solve import Solver
 
 SWITCH = 0.0003
 """Seconds until a thread lets another have the interpreter: those that advance rows ask for it after every
 kernel, and would wait 5 ms for the one that reads requests."""
+OTHER_FILES = 256
+"""Files and sockets that the process needs beside its clients' connections."""
 GRACE = 5
 """Seconds beyond the deadline of requests that a shutdown waits."""
 
@@ -36,23 +39,40 @@ def load(names: Sequence[str], *, loaded: Callable[[], object] = lambda: None) -
     return [Served(called(name, one.task.name), one.reasoner, one.task) for name, one in solvers]
 
 
-def run(app: FastAPI, limits: Limits, *, host: str, port: int, ready: Callable[[int], object]) -> None:
-    """Serve until SIGTERM or Ctrl-C: then take no more, finish what was accepted, and return."""
-    config = uvicorn.Config(
+def configured(app: FastAPI, limits: Limits) -> uvicorn.Config:
+    """Return uvicorn's settings: everything has a bound, whatever else is installed beside it."""
+    return uvicorn.Config(
         app,
-        host=host,
-        port=port,
-        log_level="warning",
+        http=connection_type(limits.replace(connections=_openable(limits.connections))),
+        ws="none",
+        log_level="error",
         access_log=False,
         server_header=False,
-        limit_concurrency=limits.connections,
         timeout_graceful_shutdown=int(limits.seconds) + GRACE,
     )
+
+
+def _openable(connections: int) -> int:
+    """Return how many connections the process may hold, after raising its limit on files if need be."""
+    if sys.platform == "win32":
+        return connections
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        connections = max(soft - OTHER_FILES, 1)
+    return connections
+
+
+def run(
+    app: FastAPI, limits: Limits, sockets: list[socket.socket], *, ready: Callable[[int], object]
+) -> None:
+    """Serve until SIGTERM or Ctrl-C: then take no more, finish what was accepted, and return."""
     sys.setswitchinterval(SWITCH)
-    server = _Announced(config, ready)
-    server.run()
-    if not server.started:
-        raise UserError(f"cannot listen on {host}:{port}; is another server there? choose another --port")
+    _Announced(configured(app, limits), ready).run(sockets)
 
 
 class _Announced(uvicorn.Server):
@@ -67,8 +87,8 @@ class _Announced(uvicorn.Server):
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
-    async def startup(self, sockets: object = None) -> None:
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, then say so."""
-        await super().startup()
-        if self.started:
-            self._ready(int(self.servers[0].sockets[0].getsockname()[1]))
+        assert sockets
+        await super().startup(sockets)
+        self._ready(int(sockets[0].getsockname()[1]))

@@ -11,12 +11,12 @@ from eqr.errors import UserError
 from eqr.files import write_json
 from eqr.model.export import export_onnx
 from eqr.serve.app import Served
+from eqr.serve.cards import STATIC, model_card
 from eqr.serve.limits import Limits
-from eqr.serve.shown import STATIC, card
 
 RUNTIME = ("ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm")
 """What of onnxruntime-web's `dist` the page loads: no WebGPU, no WebGL."""
-LIMITS = Limits(depth=256, breadth=16, segments=1024)
+LIMITS = Limits(depth=256, breadth=16, segments=4096)
 """What a browser tab does in seconds."""
 BY_SERVER, BY_BROWSER = (
     f'<meta name="eqr-backend" content="{kind}">'.encode() for kind in ("server", "browser")
@@ -43,7 +43,7 @@ def build_site(
     for model in models:
         place = f"models/{model.name}"
         export_onnx(model.reasoner, folder / place, {}, done=done)
-        about = card(model.name, model.reasoner, model.task, LIMITS)
+        about = model_card(model.name, model.reasoner, model.task, LIMITS)
         noisy = model.reasoner.config.path.noise > 0  # a graph without noise cannot be given any
         cards.append({**about, "folder": place, "noisy": noisy})
     write_json(folder / "models.json", {"models": cards})

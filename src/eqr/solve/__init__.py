@@ -1,11 +1,6 @@
 """Inference: one loop, halting rules, an engine of slots and a queue, selection, and `Solver` on top."""
 
-from eqr.solve.asked import Asked
-from eqr.solve.budget import Budget
-from eqr.solve.candidates import Candidates, Status
-from eqr.solve.cohort import Finished, Glimpse
-from eqr.solve.engine import Engine
-from eqr.solve.halting import (
+from eqr.dynamics.halting import (
     AllOf,
     AnswerAccepted,
     AnswerStable,
@@ -16,9 +11,13 @@ from eqr.solve.halting import (
     ResidualBelow,
     parse_halting,
 )
-from eqr.solve.line import Puzzle
-from eqr.solve.loading import load_reasoner
+from eqr.model.loading import load
+from eqr.solve.answers import Answer, Refused, Snapshot, SolveOptions
+from eqr.solve.budget import Budget
+from eqr.solve.candidates import Candidates, Finished, Status
+from eqr.solve.engine import Engine
 from eqr.solve.rollout import Trajectories, rollout
+from eqr.solve.scheduler import Puzzle
 from eqr.solve.selection import (
     First,
     FirstToHalt,
@@ -29,8 +28,7 @@ from eqr.solve.selection import (
     VerifiedFirst,
     parse_selection,
 )
-from eqr.solve.session import Answer, Refused, Session
-from eqr.solve.solver import Solver
+from eqr.solve.solver import Session, Solver
 
 __all__ = [
     "AllOf",
@@ -38,7 +36,6 @@ __all__ = [
     "AnswerAccepted",
     "AnswerStable",
     "AnyOf",
-    "Asked",
     "Budget",
     "Candidates",
     "Engine",
@@ -46,7 +43,6 @@ __all__ = [
     "First",
     "FirstToHalt",
     "FixedDepth",
-    "Glimpse",
     "HaltHead",
     "HaltingRule",
     "HighestHalt",
@@ -57,11 +53,13 @@ __all__ = [
     "ResidualBelow",
     "SelectionRule",
     "Session",
+    "Snapshot",
+    "SolveOptions",
     "Solver",
     "Status",
     "Trajectories",
     "VerifiedFirst",
-    "load_reasoner",
+    "load",
     "parse_halting",
     "parse_selection",
     "rollout",

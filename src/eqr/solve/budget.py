@@ -1,13 +1,15 @@
 """What a run may spend and how it iterates: arguments of a run, never edits to a model."""
 
+from math import ceil
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
+from eqr.dynamics.halting import OptionalHalting
 from eqr.errors import UserError
-from eqr.model.config import Path, RandomStart, ReasonerConfig, Segments, Spread
-from eqr.solve.halting import OptionalHalting
-from eqr.solve.races import heat_size
+from eqr.model.config import ReasonerConfig
+from eqr.model.operator import Perturbation
+from eqr.model.state import RandomStart, Segments, Spread
 from eqr.value import Value
 
 MOST_BREADTH = 1 << 30
@@ -42,7 +44,7 @@ class Budget(Value):
     """Depth x breadth, the rule that saves some of it, and the dynamics of the run.
 
     As it stands it never halts and never cancels: `eqr solve` and `Solver`, unless told otherwise, take depth
-    64 and halt by `head+stable:1`.
+    1024 and halt by `head+stable:1/stable:64`.
     """
 
     depth: Segments = 16
@@ -60,13 +62,6 @@ class Budget(Value):
 
     They advance in step, so who wins depends on the puzzle alone, not on slots, order or processes.
     """
-    assume: bool = False
-    """Whether starts differ in what they are told too: each but the first has another guess at a few cells
-    filled in (`eqr.solve.assumptions`)."""
-    retell: Segments | None = None
-    """With `assume`: after every so many segments the starts of a puzzle that do not say they are done are
-    told anew: once by how sure they are, then guesses of another tree. They enter together and advance in
-    step. None: never."""
     start: Annotated[RandomStart | None, BeforeValidator(_start_from_text)] = None
     """Replaces the model's starts by random ones (`"random"`), so that any model can use breadth."""
     damping: Annotated[float, Field(ge=0.0, lt=1.0)] | None = None
@@ -84,48 +79,35 @@ class Budget(Value):
             raise ValueError("a race is won by halting: give a halting rule, such as `head`")
         return self
 
-    @model_validator(mode="after")
-    def _retold_starts_fit(self) -> "Budget":
-        if self.retell is None:
-            return self
-        if not self.assume:
-            raise ValueError(f"retell = {self.retell} is about starts that are told guesses: set assume")
-        if self.breadth > MOST_ABREAST:
-            raise ValueError(f"starts that are told anew run at once: breadth may be {MOST_ABREAST} at most")
-        if self.race and self.abreast < self.breadth:
-            raise ValueError(
-                f"starts that are told anew race all at once: set abreast to {self.breadth}, or leave race "
-                "out and select `verified`, which ends with the first right answer"
-            )
-        return self
-
     @property
     def competes(self) -> bool:
         """Whether one start can end the others."""
         return self.race or self.until_verified
 
     @property
-    def together(self) -> bool:
-        """Whether what a start does depends on those that entered with it."""
-        return self.competes or self.retell is not None
-
-    @property
-    def heat_size(self) -> int:
+    def round_size(self) -> int:
         """Starts of one puzzle that enter together."""
-        if self.retell is not None:
-            return self.breadth
-        return heat_size(self.breadth, self.abreast) if self.competes else 1
+        return round_size(self.breadth, self.abreast) if self.competes else 1
 
     @property
     def uses_verifier(self) -> bool:
         """Whether answers are checked on the way, by rules that the model was never told."""
         return self.until_verified or (self.halting is not None and self.halting.uses_verifier)
 
-    def path(self, model: Path) -> Path:
-        """Return the dynamics of this run, given the model's own."""
+    def perturbation(self, model: Perturbation) -> Perturbation:
+        """Return damping and noise of this run, given the model's own."""
         changes: dict[str, float | bool] = {}
         if self.damping is not None:
             changes["damping"] = self.damping
         if self.noise is not None:
             changes.update(noise=self.noise, learned_noise=False)
         return model.replace(**changes)
+
+
+def round_size(breadth: int, abreast: int) -> int:
+    """Return the size of the fewest, nearly equal rounds of at most `abreast` that hold `breadth` starts.
+
+    The starts of a race enter in rounds that advance in step; the next begins only when the last has run
+    out without a winner. Who wins depends on the puzzle alone, not on slots, order or processes.
+    """
+    return ceil(breadth / ceil(breadth / abreast))

@@ -1,10 +1,10 @@
 """`Candidates`: what trajectories ended with, as columns; any leading shape, usually (puzzles, starts).
 
-The engine yields them in batches as rows finish, the solver and the table on disk gather them by puzzle, and
-selection rules choose among them.
+The engine yields them in batches as rows finish (`Finished`), the solver and the table on disk gather them by
+puzzle (`Gather`), and selection rules choose among them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from enum import IntEnum
 from typing import Any
@@ -12,19 +12,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eqr.dynamics.halting import Halting
+from eqr.solve.budget import Budget
 from eqr.tasks.base import Tokens
 
+AT_FIRST = 256
+"""Starts of a puzzle that a block has room for before it grows."""
 WINDOW = 64
 """Residuals kept of each trajectory unless asked for more: its last ones, at the usual depths all of them."""
 
 
 class Status(IntEnum):
-    """How a trajectory ended."""
+    """How a trajectory ended, and so the answer that was chosen of it."""
 
     NOT_RUN = 0  # its race was over before it began
     RAN_OUT = 1  # reached the greatest depth
     HALTED = 2  # stopped by the halting rule
     CANCELLED = 3  # a sibling won the race first
+    SETTLED = 4  # as people read it: halted by a rule that waits until state or answer stays as it is
+    REFUSED = 5  # of a puzzle: it was not tried
+
+    @property
+    def word(self) -> str:
+        """What people and programs read."""
+        return "out of segments" if self is Status.RAN_OUT else self.name.lower().replace("_", " ")
+
+
+def stopped_by(rule: Halting | None) -> Status:
+    """Return how a row that this halting rule stops has ended."""
+    return Status.SETTLED if rule is not None and rule.settles else Status.HALTED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,3 +108,117 @@ class Candidates:
     def nfe(self) -> NDArray[np.int64]:
         """Segments paid for, probes included."""
         return self.depth.astype(np.int64) + np.isfinite(self.probe)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """Some rows that ended, or (`passing`) that reached one of the noted depths and go on."""
+
+    puzzles: NDArray[np.int64]
+    """Index of each row's puzzle."""
+    restarts: NDArray[np.int64]
+    candidates: Candidates
+    won: NDArray[np.bool_]
+    """Which rows end the search of their puzzle: the others are cancelled, those that wait never begin."""
+    passing: bool = False
+
+    def of(self, puzzle: int) -> "Finished":
+        """Return the rows of one puzzle."""
+        rows = np.flatnonzero(self.puzzles == puzzle)
+        return Finished(
+            puzzles=self.puzzles[rows],
+            restarts=self.restarts[rows],
+            candidates=self.candidates[rows],
+            won=self.won[rows],
+            passing=self.passing,
+        )
+
+
+@dataclass(frozen=True)
+class CandidateBlock:
+    """All candidates of puzzles `first`, `first + 1`, ...; shape (puzzles, starts, depths)."""
+
+    first: int
+    candidates: Candidates
+
+
+class Gather:
+    """Collects candidates by puzzle, start and noted depth (the last one being the budget's)."""
+
+    def __init__(
+        self,
+        budget: Budget,
+        *,
+        cells: int,
+        window: int = WINDOW,
+        noted: Iterable[int] = (),
+        size: int = 1,
+        total: int | None = None,
+    ) -> None:
+        """Open blocks of `size` puzzles; given the `total` number of puzzles, the last block is shorter.
+
+        Without a total, a block need not hold all of the starts that never began because a race was won.
+        """
+        self.depths = sorted({*(depth for depth in noted if depth < budget.depth), budget.depth})
+        self._budget, self._cells, self._window = budget, cells, min(window, budget.depth)
+        self._size, self._total = size, total
+        self._open: dict[int, Candidates] = {}
+        self._left: dict[int, int] = {}
+        self.ended = 0
+        """Starts that need no more waiting for, those that a race never began included."""
+
+    def add(self, finished: Finished) -> Iterator[CandidateBlock]:
+        """Take in finished rows and yield the blocks they complete."""
+        numbers = finished.puzzles // self._size
+        for number in dict.fromkeys(numbers.tolist()):
+            rows = np.flatnonzero(numbers == number)
+            block = self._roomy(number, finished.restarts[rows])
+            self._write(block, finished, rows, number * self._size)
+            if not finished.passing:
+                ended = self._ended(finished, rows)
+                self.ended += ended
+                self._left[number] -= ended
+                if self._left[number] == 0:
+                    del self._left[number]
+                    yield CandidateBlock(number * self._size, self._open.pop(number))
+
+    def _new(self, number: int) -> Candidates:
+        first = number * self._size
+        count = self._size if self._total is None else min(self._size, self._total - first)
+        self._left[number] = count * self._budget.breadth
+        breadth = self._budget.breadth
+        return self._empty(count, breadth if self._total is not None else min(breadth, AT_FIRST))
+
+    def _empty(self, puzzles: int, starts: int) -> Candidates:
+        return Candidates.empty(puzzles, starts, len(self.depths), cells=self._cells, window=self._window)
+
+    def _roomy(self, number: int, restarts: NDArray[np.int64]) -> Candidates:
+        """Return the block, with room for these starts: it grows by doubling."""
+        block = self._open.get(number)
+        if block is None:
+            block = self._open[number] = self._new(number)
+        puzzles, starts = block.status.shape[:2]
+        needed = int(restarts.max()) + 1
+        if needed > starts:
+            grown = self._empty(puzzles, min(max(2 * starts, needed), self._budget.breadth))
+            grown.put((slice(None), slice(None, starts)), block)
+            block = self._open[number] = grown
+        return block
+
+    def _write(self, block: Candidates, finished: Finished, rows: NDArray[np.intp], first: int) -> None:
+        """A row that ended at depth d is the answer at every noted depth from d on."""
+        part = finished.candidates[rows]
+        puzzles, restarts = finished.puzzles[rows] - first, finished.restarts[rows]
+        for column, depth in enumerate(self.depths):
+            holds = part.depth == depth if finished.passing else part.depth <= depth
+            block.put((puzzles[holds], restarts[holds], column), part[holds])
+
+    def _ended(self, finished: Finished, rows: NDArray[np.intp]) -> int:
+        """Count the starts that need no more waiting for: in a won race, those that never began too."""
+        won = rows[finished.won[rows]]
+        winners: dict[int, int] = dict(
+            zip(finished.puzzles[won].tolist(), finished.restarts[won].tolist(), strict=True)
+        )
+        together, breadth = self._budget.round_size, self._budget.breadth
+        begun = ((start // together + 1) * together for start in winners.values())
+        return len(rows) + sum(max(breadth - count, 0) for count in begun)

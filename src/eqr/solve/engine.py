@@ -1,12 +1,8 @@
-"""The engine: the rollout's rules with slots and a line before them, so that the batch stays full.
+"""The engine: rows under the rollout's rules in a fixed number of slots that are refilled from a queue.
 
-A row that ends leaves at once and the next start in line takes its slot; when nobody waits the batch
+A row that ends leaves at once and the next start in the queue takes its slot; when nobody waits the batch
 shrinks. Whatever the depth, the breadth and the number of puzzles, memory is that of the slots. What a row
-does depends on its puzzle, its budget and its number alone, whatever runs beside it; where starts are told
-anew, on the other starts of its puzzle too, which enter with it and advance in step.
-
-There is one loop, a turn at a time: cancelled rows leave, waiting starts take the free slots, every row
-advances by a segment, and what there is to report is returned. Who drives it?
+does depends on its puzzle, its budget and its number alone, whatever runs beside it.
 
 Offline, `run` draws puzzles from an iterable as slots fall free, and ends when all are done:
 
@@ -19,32 +15,36 @@ A server lets one thread `serve`, and adds to it from any other:
 
     def work():                                  # in a thread of its own
         for event in engine.serve():             # sleeps while there is nothing to do
-            ...  # `Finished` rows, and a `Glimpse` per watched row and segment
+            ...  # `Finished` rows, and a `Snapshot` per watched row and segment
 
     engine.add(Puzzle(7, tokens, budget=Budget(depth=32, breadth=4, seed=1), watch=True))
     engine.cancel(7)                             # its rows leave before the next segment, unreported
     engine.close()                               # `serve` ends once all that was added is done
 
-Puzzles may bring budgets of their own: rows that iterate alike share a batch, all share the slots. Nothing
-waits for a puzzle while rows are live. `Session` (`eqr.solve.session`) is the same one floor higher: it
-reads puzzles and gives answers.
+Puzzles may bring budgets of their own: rows that iterate alike share a batch, all share the slots. `Session`
+(`eqr.solve.solver`) is the same one floor higher: it reads puzzles and gives answers.
 """
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
-from eqr.cpu.row_executor import RowExecutor, shared_executor
+from eqr.backends import Backend, default_backend
+from eqr.dynamics.iterate import Turn
+from eqr.dynamics.rows import Rows, join, put, take
 from eqr.errors import UserError
+from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
+from eqr.solve.answers import Snapshot
 from eqr.solve.budget import Budget
-from eqr.solve.candidates import WINDOW
-from eqr.solve.cohort import Cohort, Finished, Glimpse
-from eqr.solve.line import Line, Puzzle, Ticket
-from eqr.solve.rollout import Dynamics
+from eqr.solve.candidates import WINDOW, Candidates, Finished
+from eqr.solve.rollout import Inference
+from eqr.solve.scheduler import Entrants, Places, Plan, Puzzle, Queue, Slots
 from eqr.tasks.base import Task
 
 SLOTS = 64
@@ -67,6 +67,86 @@ class Usage:
         return self.full / self.offered if self.offered else 1.0
 
 
+@dataclass(frozen=True)
+class _Output:
+    """A turn as the slots see it (`eqr.solve.scheduler.Output`)."""
+
+    inference: Inference
+    turn: Turn
+    verifying: NDArray[np.bool_]
+
+    @cached_property
+    def depths(self) -> NDArray[np.int64]:
+        return self.turn.depths.cpu().numpy()
+
+    @cached_property
+    def halted(self) -> NDArray[np.bool_]:
+        return self.turn.halted.cpu().numpy()
+
+    @cached_property
+    def done(self) -> NDArray[np.bool_]:
+        return self.turn.done.cpu().numpy()
+
+    @cached_property
+    def verified(self) -> NDArray[np.bool_]:
+        ended = self.verifying & self.done
+        if ended.any():
+            index = self._index(np.flatnonzero(ended))
+            puzzles, answers = self.turn.rows.x.puzzles[index], self.turn.reading.tokens[index]
+            ended[ended] = self.inference.accepts(puzzles, answers).cpu().numpy()
+        return ended
+
+    def candidates(self, rows: Places, began: NDArray[np.float64]) -> Candidates:
+        return self.inference.candidates(self.turn, self._index(rows), began)
+
+    def snapshots(self, rows: Places, slots: NDArray[np.void]) -> list[Snapshot]:
+        return self.inference.snapshots(self.turn, self._index(rows), slots["puzzle"], slots["restart"])
+
+    def _index(self, rows: Places) -> Tensor:
+        return torch.as_tensor(rows, device=self.turn.halted.device)
+
+
+class _Batch:
+    """Rows that iterate alike, and the slots they are in."""
+
+    def __init__(self, inference: Inference, noted: NDArray[np.int64]) -> None:
+        self.slots = Slots(inference.budget.depth, noted)
+        self._inference = inference
+        self._rows: Rows | None = None
+
+    def apply(self, plan: Plan) -> _Output:
+        """Let rows leave and enter, and advance all by a segment."""
+        self._seat(self._begin(plan.enter) if plan.enter else None, plan.vacant)
+        assert self._rows is not None
+        turn = self._inference.advance(self._rows)
+        self._rows = turn.rows
+        return _Output(self._inference, turn, plan.verifying)
+
+    def _begin(self, entrants: list[Entrants]) -> Rows:
+        starts = [(t.puzzle, restart, t.budget.seed) for t in entrants for restart in t.starts]
+        return self._inference.begin(
+            np.stack([puzzle.tokens for puzzle, _, _ in starts]),
+            [row_key(seed, puzzle.tokens, restart, puzzle.identity) for puzzle, restart, seed in starts],
+            np.array([puzzle.identity for puzzle, _, _ in starts], np.int32),
+        )
+
+    def _seat(self, fresh: Rows | None, vacant: Places) -> None:
+        rows, device = self._rows, self._inference.device
+        here = min(len(vacant), 0 if fresh is None else len(fresh))
+        if rows is not None and fresh is not None and here:
+            # into the vacant slots as far as they go: to close a gap is to copy the latents of every row
+            whole, order = here == len(fresh), torch.arange(len(fresh), device=device)
+            entering = fresh if whole else take(fresh, order[:here])
+            put(rows, torch.as_tensor(vacant[:here], device=device), entering)
+            fresh = None if whole else take(fresh, order[here:])
+        if rows is not None and len(vacant) > here:
+            staying = np.delete(np.arange(len(rows)), vacant[here:])
+            rows = take(rows, torch.as_tensor(staying, device=device)) if len(staying) else None
+        if fresh is not None:
+            rows = fresh if rows is None else join((rows, fresh))
+        self._rows = rows
+
+
 class Engine:
     """Advances puzzles through a fixed number of slots."""
 
@@ -79,38 +159,41 @@ class Engine:
         noted: Iterable[int] = (),
         window: int = WINDOW,
         task: Task | None = None,
-        executor: RowExecutor | None = None,
+        backend: Backend | None = None,
     ) -> None:
-        """Use `slots` rows at once; also report candidates as they pass the `noted` depths.
+        """Use `slots` rows at once, of which a race fills whole rounds, or one if it is larger.
 
-        `task` judges answers where a budget asks for that; None is the model's own. `executor` works on the
-        rows; None is the one that all models of this size share.
+        `budget` is that of puzzles that bring none of their own. Candidates are also reported, `passing`, as
+        they pass the `noted` depths; each keeps residuals of its last `window` segments. `task` judges
+        answers on the way where a budget asks for that, by default the model's own. `backend` computes the
+        segments; None is the fast one.
         """
         self.budget = budget or Budget()
         if slots < 1:
             raise UserError(f"slots = {slots}: the engine needs at least 1")
-        heat = self.budget.heat_size
-        self.slots = max(slots // heat, 1) * heat
+        together = self.budget.round_size
+        self.slots = max(slots // together, 1) * together
         self.usage = Usage()
-        self._reasoner, self._window, self._task = reasoner, window, task
-        self.executor = executor or shared_executor(reasoner.config, reasoner.embedding.device)
-        """Works on the rows."""
+        self.backend = backend or default_backend(reasoner.config, reasoner.embedding.device)
+        self._reasoner, self._task, self._window = reasoner, task, window
         self._noted = np.array(sorted(set(noted)), np.int64)
-        self._line = Line(self.budget)
-        self._cohorts: dict[Budget, Cohort] = {}
-        self._live = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._queue = Queue(self.budget, kept=self.slots // 8)
+        self._batches: dict[Budget, _Batch] = {}
         self._more = False
         """Whether `run` has not seen the end of its puzzles."""
 
     @property
     def live(self) -> int:
         """Rows in the slots."""
-        return self._live
+        return sum(len(batch.slots) for batch in self._batches.values())
 
     @property
     def waiting(self) -> int:
         """Starts that wait for a slot."""
-        return self._line.starts
+        return self._queue.starts
 
     @property
     def full(self) -> bool:
@@ -119,25 +202,24 @@ class Engine:
 
     def add(self, puzzle: Puzzle) -> None:
         """Let a puzzle wait for slots; from any thread."""
-        self._line.add(puzzle)
+        self._queue.add(puzzle)
 
     def cancel(self, index: int) -> None:
         """Take a puzzle back; from any thread. From the next turn on nothing is reported of it."""
-        self._line.cancel(index)
+        self._queue.cancel(index)
 
     def close(self) -> None:
         """Take no more puzzles; from any thread."""
-        self._line.close()
+        self._queue.close()
 
-    def serve(self) -> Iterator[Finished | Glimpse]:
+    def serve(self) -> Iterator[Finished | Snapshot]:
         """Take turn after turn, sleeping while there is nothing to do, until closed and done."""
-        while self.live or self._line.wait():
+        while self.live or self._queue.wait():
             yield from self.turn()
 
     def run(self, puzzles: Iterable[Puzzle]) -> Iterator[Finished]:
         """Yield candidates, a batch at a time, in the order in which they finish."""
-        self.usage = Usage()
-        self._more = True
+        self.usage, self._more = Usage(), True
         try:
             for puzzle in puzzles:
                 self.add(puzzle)
@@ -147,63 +229,52 @@ class Engine:
             while self.live or self.waiting:
                 yield from self._finished()
         finally:  # a run that is given up must not haunt the next one
-            self._cohorts.clear()
-            self._line, self._live, self._more = Line(self.budget), 0, False
+            self._reset()
 
     def _finished(self) -> Iterator[Finished]:
         return (event for event in self.turn() if isinstance(event, Finished))
 
     @torch.inference_mode()
-    def turn(self) -> list[Finished | Glimpse]:
+    def turn(self) -> list[Finished | Snapshot]:
         """Let the cancelled leave and the waiting enter, advance every row, and report."""
-        with self.executor.alone():
-            return self._turn()
-
-    def _turn(self) -> list[Finished | Glimpse]:
-        self._leave()
-        self._admit()
-        self._count()
-        events: list[Finished | Glimpse] = []
-        for cohort in self._cohorts.values():
-            finished, glimpses = cohort.advance()
-            events += glimpses
-            for report in finished:
-                events.append(report)
-                if not report.passing:
-                    self._line.settle(report.puzzles[report.won].tolist(), report.puzzles.tolist())
-        self._live = self._seated()
+        with self.backend.alone():
+            planned = self._schedule()
+            events = [event for batch, plan in planned for event in batch.slots.update(batch.apply(plan))]
+        for event in events:
+            if isinstance(event, Finished) and not event.passing:
+                self._queue.settle(event.puzzles[event.won].tolist(), event.puzzles.tolist())
         return events
 
-    def _leave(self) -> None:
-        gone = self._line.leaving()
-        if gone:
-            for cohort in self._cohorts.values():
-                cohort.drop(np.array(list(gone), np.int64))
-            self._live = self._seated()
+    def _schedule(self) -> list[tuple[_Batch, Plan]]:
+        """Give the free slots to those who wait; a batch that nobody is in any more goes."""
+        if gone := self._queue.leaving():
+            for batch in self._batches.values():
+                batch.slots.drop(np.array(list(gone), np.int64))
+        live = self.live
+        drawn: dict[Budget, list[Entrants]] = {rules: [] for rules in self._batches}
+        for entering in self._queue.draw(self.slots - live, idle=not live):
+            drawn.setdefault(_iterates(entering.budget), []).append(entering)
+        planned: dict[Budget, tuple[_Batch, Plan]] = {}
+        for rules, entrants in drawn.items():
+            batch = self._batches.get(rules) or self._batch(rules)
+            plan = batch.slots.schedule(entrants)
+            if len(batch.slots):
+                planned[rules] = batch, plan
+        self._batches = {rules: batch for rules, (batch, _) in planned.items()}
+        self._count()
+        return list(planned.values())
 
-    def _admit(self) -> None:
-        """Give the free slots to those who wait; a cohort that nobody is in any more goes."""
-        drawn: dict[Budget, list[Ticket]] = {rules: [] for rules in self._cohorts}
-        for ticket in self._line.draw(self.slots - self._live, idle=not self._live):
-            drawn.setdefault(_iterates(ticket.budget), []).append(ticket)
-        for rules, tickets in drawn.items():
-            if rules not in self._cohorts:
-                dynamics = Dynamics(
-                    self._reasoner, rules, window=self._window, task=self._task, executor=self.executor
-                )
-                self._cohorts[rules] = Cohort(dynamics, self._noted)
-            self._cohorts[rules].admit(tickets)
-            if not len(self._cohorts[rules]):
-                del self._cohorts[rules]
-        self._live = self._seated()
-
-    def _seated(self) -> int:
-        return sum(len(cohort) for cohort in self._cohorts.values())
+    def _batch(self, rules: Budget) -> _Batch:
+        inference = Inference(
+            self._reasoner, rules, window=self._window, task=self._task, backend=self.backend
+        )
+        return _Batch(inference, self._noted)
 
     def _count(self) -> None:
-        self.usage.segments += self._live
+        live = self.live
+        self.usage.segments += live
         if self._more or self.waiting:
-            self.usage.full += self._live
+            self.usage.full += live
             self.usage.offered += self.slots
 
 

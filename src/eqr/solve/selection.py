@@ -1,4 +1,4 @@
-"""Which start to believe: rules that choose among the candidates of each puzzle, blind to labels.
+"""How to choose among starts: rules that choose among the candidates of each puzzle, blind to labels.
 
 All work on candidates of shape (puzzles, starts) and choose the earliest start among equals. Only
 `VerifiedFirst` looks at the puzzle, through the task's own `check`, and says so (`uses_verifier`).
@@ -14,8 +14,8 @@ from pydantic import PositiveInt
 
 from eqr.errors import UserError, nearest
 from eqr.registry import Kind, kinds_of, register
+from eqr.solve.budget import round_size
 from eqr.solve.candidates import WINDOW, Candidates, Status
-from eqr.solve.races import finish
 from eqr.tasks.base import Task, Tokens
 
 Verifier = Callable[[Candidates], NDArray[np.bool_]]
@@ -81,7 +81,7 @@ class First(_Lowest):
 
 
 class LowestResidual(_Lowest):
-    """The start that has settled best: lowest mean residual (Top-1 converged).
+    """The start with the smallest mean residual (Top-1 converged).
 
     `latent`: how far the last `window` segments moved the states. `logits`: the same on logits, as the
     published code computes it. `states`: the paper's sum, how far a segment moves each of the last `window`
@@ -127,7 +127,7 @@ class HighestHalt(_Lowest):
 
 
 class FirstToHalt(_Lowest):
-    """The start that wins the race (see `Budget.race`); where none halts, the one that has settled best."""
+    """The start that wins the race (see `Budget.race`); if none halts, the smallest residual decides."""
 
     kind: Literal["first-to-halt"] = "first-to-halt"
     abreast: PositiveInt = 8
@@ -150,7 +150,7 @@ class MajorityVote(SelectionRule):
 
 
 class VerifiedFirst(SelectionRule):
-    """The first start whose answer the task's `check` accepts; where none is, the one that has settled best.
+    """The first start whose answer the task's `check` accepts; if none, the smallest residual decides.
 
     This uses a verifier: it knows the rules of the puzzle, which the model was never told.
     """
@@ -215,3 +215,36 @@ def vote(ids: NDArray[np.int64], may_vote: NDArray[np.bool_]) -> NDArray[np.intp
     votes = np.bincount(same, weights=may_vote.ravel())[same].reshape(ids.shape)
     chosen: NDArray[np.intp] = np.where(may_vote, votes, -1).argmax(axis=1)
     return chosen
+
+
+def finish(depths: NDArray[np.int32], abreast: int) -> NDArray[np.float64]:
+    """Return when each start (puzzles, starts) of a race ends: by round, then by depth; all below zero."""
+    rounds = np.arange(depths.shape[1]) // round_size(depths.shape[1], abreast)
+    longest = float(depths.max(initial=0)) + 1.0
+    order: NDArray[np.float64] = rounds * longest + depths - longest * (rounds[-1] + 1)
+    return order
+
+
+def replay_race(
+    halts: NDArray[np.int64], depth: int, abreast: int
+) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return where each start (puzzles, starts) ends in a race, and its status.
+
+    `halts` says at which depth each start would halt by itself; above `depth` it never does.
+    """
+    ends = np.minimum(halts, depth)
+    status = np.full(ends.shape, Status.RAN_OUT, np.uint8)
+    together = round_size(ends.shape[1], abreast)
+    won = np.zeros(len(ends), bool)
+    for first in range(0, ends.shape[1], together):
+        part = slice(first, first + together)
+        ends[won, part], status[won, part] = 0, Status.NOT_RUN
+        halted = (halts[:, part] <= depth) & ~won[:, None]
+        winner = np.asarray(halted.any(axis=1))
+        line = np.where(halted, ends[:, part], depth + 1).min(axis=1)[:, None]
+        here = halted & (ends[:, part] == line)
+        status[:, part] = np.where(here, Status.HALTED, status[:, part])
+        status[:, part] = np.where((line < depth) & ~here, Status.CANCELLED, status[:, part])
+        ends[:, part] = np.where(winner[:, None], line, ends[:, part])
+        won |= winner
+    return ends, status

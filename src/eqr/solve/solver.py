@@ -1,54 +1,213 @@
-"""`Solver`: puzzles in, answers out; everything of several puzzles overlaps in one engine.
+"""`Solver`: puzzles in, answers out; and the `Session` that both it and a server are.
 
     solver = Solver("runs/sudoku-6x6")
     print(solver.solve("53..7....6..195..."))
 
 A puzzle that cannot be read or contradicts itself is refused in words; the others are still answered.
+
+A session takes puzzles one by one, from any thread, and yields answers as they are found. It reads and
+checks puzzles, gathers the candidates of each, chooses among them and judges the answer; all puzzles
+under way share one engine. `Solver` is a session that ends, a server one that does not:
+
+    session = Session(reasoner, task, Budget(depth=64, halting=SETTLED))
+
+    def work():                          # in a thread of its own
+        for event in session.serve():    # sleeps while there is nothing to do
+            ...                          # `Answer`, and a `Snapshot` per start and segment of what is watched
+
+    index = session.submit("53..7....6..195...", budget=Budget(depth=32, breadth=4), watch=True)
+    session.cancel(index)                # nothing more is reported of it
+    session.close()                      # `serve` ends once all is answered
 """
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Event, Thread
+from types import TracebackType
+from typing import TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from eqr.backends import Backend
+from eqr.dynamics.halting import parse_halting
+from eqr.dynamics.iterate import unroll
 from eqr.errors import UserError
 from eqr.model.counters import row_key
+from eqr.model.loading import load
 from eqr.model.reasoner import Reasoner
-from eqr.solve.arriving import arriving
+from eqr.progress import prepared
+from eqr.solve.answers import USUAL_DEPTH, USUAL_HALT, Answer, Refused, Snapshot, read_puzzle
 from eqr.solve.budget import Budget, usual_depth
-from eqr.solve.cohort import Glimpse
+from eqr.solve.candidates import Candidates, Finished, Gather, Status, stopped_by
 from eqr.solve.engine import SLOTS, Engine
-from eqr.solve.halting import SETTLED
-from eqr.solve.line import Puzzle
-from eqr.solve.loading import load_reasoner
-from eqr.solve.rollout import Dynamics, unroll
-from eqr.solve.selection import SelectionRule, VerifiedFirst, parse_selection
-from eqr.solve.session import Answer, Refused, Session, read_puzzle
+from eqr.solve.rollout import Inference
+from eqr.solve.scheduler import Puzzle
+from eqr.solve.selection import SelectionRule, VerifiedFirst, parse_selection, verifier
 from eqr.tasks import task_named
 from eqr.tasks.base import Task, Tokens
 
-SOLVE_BUDGET = Budget(depth=64, halting=SETTLED)
+
+@dataclass(frozen=True)
+class _Request:
+    tokens: Tokens
+    select: SelectionRule
+    gather: Gather
+    stopped: Status
+    """How a row that its halting rule stops has ended."""
+    began: float
+
+
+class Session:
+    """Answers puzzles of one task by one model; one thread drives it (`turn` or `serve`), any may submit."""
+
+    def __init__(
+        self,
+        reasoner: Reasoner,
+        task: Task,
+        budget: Budget | None = None,
+        *,
+        select: SelectionRule | str | None = None,
+        slots: int = SLOTS,
+        identity: int = 0,
+        backend: Backend | None = None,
+    ) -> None:
+        """Budget, selection and identity are those of puzzles that bring none of their own."""
+        reasoner = reasoner.for_task(task)
+        self.task, self._reasoner = task, reasoner
+        Inference(reasoner, budget or Budget(), task=task)  # says what does not fit
+        self._select = _rule(select or VerifiedFirst())
+        budget = _stopping(budget or Budget(), self._select)
+        self.engine = Engine(reasoner, budget, slots=slots, task=task, backend=backend)
+        self._identities = reasoner.config.identities
+        self._identity = self._known(identity)
+        self._requests: dict[int, _Request] = {}
+        self._numbers = count()
+
+    def submit(
+        self,
+        puzzle: str | Tokens,
+        *,
+        budget: Budget | None = None,
+        select: SelectionRule | str | None = None,
+        identity: int | None = None,
+        watch: bool = False,
+        client: str | None = None,
+    ) -> int:
+        """Hand in a puzzle and return its number; `UserError` says why it cannot be tried.
+
+        Slots are shared fairly among clients (`eqr.solve.scheduler`).
+        """
+        index = next(self._numbers)  # a puzzle that is refused counts too
+        tokens = read_puzzle(self.task, puzzle)
+        identity = self._identity if identity is None else self._known(identity)
+        rule = self._select if select is None else _rule(select)
+        if budget is not None:
+            # what does not fit is said here, not on its way
+            Inference(self._reasoner, budget, task=self.task, backend=self.engine.backend)
+        budget = _stopping(budget or self.engine.budget, rule)
+        gather = Gather(budget, cells=self.task.cells)
+        request = _Request(tokens, rule, gather, stopped_by(budget.halting), _computing())
+        self._requests[index] = request
+        try:
+            self.engine.add(Puzzle(index, tokens, identity, budget, watch, client))
+        except RuntimeError:
+            del self._requests[index]
+            raise
+        return index
+
+    def cancel(self, index: int) -> None:
+        """Forget a puzzle; from the next turn on nothing is reported of it."""
+        if self._requests.pop(index, None) is not None:
+            self.engine.cancel(index)
+
+    def close(self) -> None:
+        """Take no more puzzles; those handed in are still answered."""
+        self.engine.close()
+
+    @property
+    def open(self) -> int:
+        """Puzzles that have no answer yet."""
+        return len(self._requests)
+
+    def turn(self) -> Iterator[Answer | Snapshot]:
+        """Advance every row by a segment and yield what came of it."""
+        return self._answered(self.engine.turn())
+
+    def serve(self) -> Iterator[Answer | Snapshot]:
+        """Yield what there is to say, sleeping while there is nothing to do, until closed and done."""
+        return self._answered(self.engine.serve())
+
+    def _answered(self, events: Iterable[Finished | Snapshot]) -> Iterator[Answer | Snapshot]:
+        for event in events:
+            if isinstance(event, Snapshot):
+                if event.puzzle in self._requests:
+                    yield event
+                continue
+            for index in dict.fromkeys(event.puzzles.tolist()):
+                request = self._requests.get(index)
+                if request is None:  # cancelled in this turn
+                    continue
+                for block in request.gather.add(event.of(index)):
+                    if self._requests.pop(index, None) is not None:
+                        yield self._answer(index, request, block.candidates[:, :, -1])
+
+    def _answer(self, index: int, request: _Request, candidates: Candidates) -> Answer:
+        puzzle = request.tokens
+        start = int(request.select.choose(candidates, verifier(self.task, puzzle[None]))[0])
+        chosen = candidates[0, start]
+        status = Status(int(chosen.status))
+        verdict = self.task.check(puzzle, chosen.tokens)
+        return Answer(
+            index=index,
+            puzzle=puzzle,
+            grid=chosen.tokens,
+            valid=verdict.valid,
+            reason=verdict.reason,
+            start=start,
+            depth=int(chosen.depth),
+            nfe=int(candidates.nfe.sum()),
+            status=request.stopped if status is Status.HALTED else status,
+            residual=float(chosen.residuals[-1]),
+            halt=float(chosen.halt),
+            seconds=_computing() - request.began,
+            task=self.task,
+        )
+
+    def _known(self, identity: int) -> int:
+        last = max(self._identities - 1, 0)
+        if not 0 <= identity <= last:
+            raise UserError(f"identity {identity}: those of this model go from 0 (none) to {last}")
+        return identity
+
+
+def _computing() -> float:
+    """A clock that stands still while something is prepared once per installation."""
+    return time.perf_counter() - prepared()
+
+
+def _rule(select: SelectionRule | str) -> SelectionRule:
+    return parse_selection(select) if isinstance(select, str) else select
+
+
+@lru_cache(maxsize=256)
+def _stopping(budget: Budget, select: SelectionRule) -> Budget:
+    """Who chooses a verified answer needs no more starts once there is one; others need all of them."""
+    return budget.replace(until_verified=select.uses_verifier and budget.breadth > 1)
+
+
+T = TypeVar("T")
+
+SOLVE_BUDGET = Budget(depth=USUAL_DEPTH, halting=parse_halting(USUAL_HALT))
 """What a single puzzle gets unless asked otherwise: deep, but only as deep as it needs."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Frame:
-    """One start's decoded grid after a segment."""
-
-    segment: int
-    grid: Tokens
-    changed: tuple[int, ...]
-    """Cells that differ from the frame before (from the puzzle, in the first)."""
-    confidence: NDArray[np.float32]
-    """(cells,): the probability that the model gives each token of the grid."""
-    residual: float
-    logit_residual: float
-    halt: float
-    halted: bool
+AHEAD = 64
+"""Things read before anybody asks for them."""
 
 
 class Solver:
@@ -63,18 +222,19 @@ class Solver:
         select: SelectionRule | str | None = None,
         slots: int = SLOTS,
         identity: int = 0,
+        backend: Backend | None = None,
     ) -> None:
         """Take a reasoner, a model folder or a run folder; the task is the model's own unless given.
 
         Without a budget a puzzle gets `SOLVE_BUDGET`: deep, with early exit.
         `identity` numbers the family that the puzzles belong to, where the model knows families (Mini-ARC).
         """
-        reasoner = model if isinstance(model, Reasoner) else load_reasoner(model)
+        reasoner = model if isinstance(model, Reasoner) else load(model)
         self.task = task or _task_of(reasoner)
         self.reasoner = reasoner.for_task(self.task)
         depth = usual_depth(self.reasoner.config, SOLVE_BUDGET.depth)
         self.budget = SOLVE_BUDGET.replace(depth=depth) if budget is None else budget
-        self.slots, self.identity = slots, identity
+        self.slots, self.identity, self.backend = slots, identity, backend
         self.select = parse_selection(select) if isinstance(select, str) else select or VerifiedFirst()
         self.session()  # says what does not fit
 
@@ -87,6 +247,7 @@ class Solver:
             select=self.select,
             slots=self.slots,
             identity=self.identity,
+            backend=self.backend,
         )
 
     def solve(self, puzzle: str | Tokens) -> Answer:
@@ -97,90 +258,65 @@ class Solver:
         return answer
 
     def solve_many(
-        self, puzzles: Iterable[str | Tokens], *, in_order: bool = True, live: bool = False
+        self,
+        puzzles: Iterable[str | Tokens],
+        *,
+        in_order: bool = True,
+        live: bool = False,
+        watch: Callable[[Snapshot], object] | None = None,
     ) -> Iterator[Answer | Refused]:
         """Solve a stream of puzzles; answers come in their order or, without `in_order`, as they finish.
 
         Puzzles that are `live` come as they please, from a pipe or a socket: they are awaited on a thread of
-        their own, so that no answer waits for the next puzzle.
+        their own, so that no answer waits for the next puzzle. `watch` is called with every segment of every
+        start.
         """
-        answers = self._as_finished(puzzles, live)
+        if isinstance(puzzles, str):
+            raise UserError("puzzles: give a list of them; solve(text) is for one")
+        answers = self._as_finished(puzzles, live, watch)
         return _sorted(answers) if in_order else answers
 
-    def trace(self, puzzle: str | Tokens, *, start: int = 0) -> Iterator[Frame]:
+    @torch.inference_mode()
+    def trace(self, puzzle: str | Tokens, *, start: int = 0) -> Iterator[Snapshot]:
         """Solve one puzzle by one start and yield what it decodes to after every segment."""
         tokens = self.read(puzzle)
-        if self.budget.retell is not None:
-            yield from self._trace_among_others(tokens, start)
-            return
-        dynamics = Dynamics(self.reasoner, self.budget, window=1, task=self.task)
+        inference = Inference(self.reasoner, self.budget, window=1, task=self.task, backend=self.backend)
         key = row_key(self.budget.seed, tokens, start, self.identity)
-        tokens = dynamics.given(tokens, [start])[0]
-        with torch.inference_mode():
-            rows = dynamics.begin(tokens[None], [key], np.array([self.identity], np.int32))
-        before = tokens
-        for step in unroll(dynamics, rows):
-            reading = step.advanced.reading
-            grid = reading.tokens[0].cpu().numpy()
-            latent, logits = step.advanced.rows.residuals[0, -1].tolist()
-            yield Frame(
-                segment=int(step.advanced.rows.depths[0]),
-                grid=grid,
-                changed=tuple(np.flatnonzero(grid != before).tolist()),
-                confidence=reading.logits[0].float().softmax(dim=-1).amax(dim=-1).cpu().numpy(),
-                residual=latent,
-                logit_residual=logits,
-                halt=float(reading.halt[0]),
-                halted=bool(step.advanced.halted[0]),
-            )
-            before = grid
-
-    def _trace_among_others(self, tokens: Tokens, start: int) -> Iterator[Frame]:
-        """Run all starts of a puzzle, where what they are told depends on one another, and watch one."""
-        engine = Engine(self.reasoner, self.budget, slots=self.budget.breadth, task=self.task)
-        engine.add(Puzzle(0, tokens, self.identity, watch=True))
-        engine.close()
-        before = tokens
-        for event in engine.serve():
-            if isinstance(event, Glimpse) and event.restart == start:
-                yield Frame(
-                    segment=event.segment,
-                    grid=event.tokens,
-                    changed=tuple(np.flatnonzero(event.tokens != before).tolist()),
-                    confidence=event.confidence,
-                    residual=event.residual,
-                    logit_residual=event.logit_residual,
-                    halt=event.halt,
-                    halted=event.done and event.segment < self.budget.depth,
-                )
-                before = event.tokens
-                if event.done:
-                    return
+        first, number = torch.zeros(1, dtype=torch.int64, device=inference.device), np.array([start])
+        rows = inference.begin(tokens[None], [key], np.array([self.identity], np.int32))
+        for turn in unroll(inference.dynamics, rows):
+            yield inference.snapshots(turn, first, np.zeros(1, np.int64), number)[0]
 
     def read(self, puzzle: str | Tokens) -> Tokens:
         """Return a puzzle's tokens; `UserError` says what is wrong with it."""
         return read_puzzle(self.task, puzzle)
 
-    def _as_finished(self, puzzles: Iterable[str | Tokens], live: bool) -> Iterator[Answer | Refused]:
+    def _as_finished(
+        self, puzzles: Iterable[str | Tokens], live: bool, watch: Callable[[Snapshot], object] | None
+    ) -> Iterator[Answer | Refused]:
         session = self.session()
         numbers = count()
         for puzzle in arriving(puzzles, lambda: not session.open) if live else puzzles:
             if puzzle is not None:
                 number = next(numbers)
                 try:
-                    session.submit(puzzle)
+                    session.submit(puzzle, watch=watch is not None)
                 except UserError as error:
                     yield Refused(index=number, reason=str(error))
             if puzzle is None:  # nothing has come: go on meanwhile
-                yield from _answers(session)
+                yield from _answers(session, watch)
             while session.engine.full:
-                yield from _answers(session)
+                yield from _answers(session, watch)
         while session.open:
-            yield from _answers(session)
+            yield from _answers(session, watch)
 
 
-def _answers(session: Session) -> Iterator[Answer]:
-    return (event for event in session.turn() if isinstance(event, Answer))
+def _answers(session: Session, watch: Callable[[Snapshot], object] | None) -> Iterator[Answer]:
+    for event in session.turn():
+        if isinstance(event, Answer):
+            yield event
+        elif watch is not None:
+            watch(event)
 
 
 def _sorted(answers: Iterator[Answer | Refused]) -> Iterator[Answer | Refused]:
@@ -198,3 +334,47 @@ def _task_of(reasoner: Reasoner) -> Task:
     if reasoner.config.task is None:
         raise UserError("this model does not say which task it is for; add --task NAME (task=...)")
     return task_named(reasoner.config.task)
+
+
+def arriving(things: Iterable[T], idle: Callable[[], bool]) -> Iterator[T | None]:
+    """Read things that come as they please (a pipe, a socket) on a thread of their own.
+
+    Yields what has come, and None when nothing has; while the caller is `idle`, waits instead.
+
+    An error while reading is raised here, after all that was read before it.
+    """
+    read: Queue[tuple[T | None, BaseException | None]] = Queue(AHEAD)
+    given_up = Event()
+
+    def ended(
+        _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        read.put((None, error or StopIteration()))
+        return True
+
+    def reader() -> None:
+        with ExitStack() as stack:
+            stack.push(ended)
+            for thing in things:
+                read.put((thing, None))
+                if given_up.is_set():
+                    return
+
+    # a read of an open pipe cannot be broken off: the thread must not keep the process alive
+    Thread(target=reader, name="arriving", daemon=True).start()
+    try:
+        while True:
+            try:
+                thing, error = read.get(block=idle())
+            except Empty:
+                yield None
+                continue
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            yield thing
+    finally:
+        given_up.set()
+        while not read.empty():  # lets a reader that waits for room see that it is not needed any more
+            read.get_nowait()

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqr.errors import UserError
+from eqr.tasks.rows import Rows
 from eqr.value import Value
 
 Tokens = NDArray[np.uint8]
@@ -98,6 +99,16 @@ class Appearance:
     """Symbols that are not written: their background says all."""
     box: tuple[int, int] | None = None
     """Rows and columns between heavy lines."""
+    drawn: tuple[int, int] | None = None
+    """Rows and columns of the rectangle that the page draws, if not the task's."""
+    places: tuple[int, ...] = ()
+    """Where in it each cell lies, row by row, if not in order; other places are holes."""
+    areas: tuple[int, ...] = ()
+    """The area of each cell, with heavy lines between areas."""
+    shaded: tuple[int, ...] = ()
+    """Cells that lie in groups of their own, such as diagonals."""
+    cages: tuple[tuple[int, ...], ...] = ()
+    """Cells within a dashed line, and last the cell whose value says what they come to."""
     editor: Literal["sudoku", "maze", "colours", "symbols"] = "symbols"
     """How the page takes a puzzle: digits by keyboard, walls by mouse, colours, or symbol by symbol."""
     empty: str | None = None
@@ -128,7 +139,7 @@ class Task(ABC):
     rating_name: str = "rating"
     generate_options: ClassVar[type[Generate]] = Generate
     identities: bool = False
-    """Whether a puzzle belongs to a family the model must be told about (Mini-ARC), by a learned vector."""
+    """Whether a puzzle belongs to a family that the model must know (Mini-ARC), by a learned vector."""
     clues_name: str | None = None
     """What `clues` counts, or None where it means nothing."""
     if_ambiguous: str = "correct or remove the row"
@@ -161,6 +172,13 @@ class Task(ABC):
         rows = zip(puzzles, answers, strict=True)
         return np.array([self.check(puzzle, answer).valid for puzzle, answer in rows], np.bool_)
 
+    def nearest(self, puzzles: Tokens, answers: Tokens, scores: NDArray[np.float32]) -> Tokens:
+        """Return each puzzle's answer of the greatest score, summed over (count, cells, vocabulary).
+
+        By default a puzzle has one answer, the one that is given.
+        """
+        return answers
+
     @abstractmethod
     def check_puzzle(self, puzzle: Tokens) -> Verdict:
         """Judge whether a puzzle is well formed and not contradictory on its face (cheap, no search)."""
@@ -182,7 +200,7 @@ class Task(ABC):
         return grids
 
     def groups(self) -> dict[str, NDArray[np.intp]]:
-        """Return which cells constrain each other, by family, for models that are to be told.
+        """Return which cells constrain each other, by family, for structured models.
 
         A family is (groups, members) cell numbers, -1 filling up smaller groups; a cell may be in any number
         of them. Groups that play the same part, such as rows and columns, belong in one family.
@@ -193,9 +211,24 @@ class Task(ABC):
         """Return the families of `groups` in which no symbol stands twice: a given rules others out."""
         return ()
 
+    def constraints(self) -> Rows | None:
+        """Return the rules as rows over candidates, for models that are to be told; None if that is not all.
+
+        By default what `groups` and `distinct` say, if no symbol stands twice in any group.
+        """
+        groups = self.groups()
+        if not groups or set(groups) - set(self.distinct()):
+            return None
+        cells = [group[group >= 0].astype(np.int64) for table in groups.values() for group in table]
+        return Rows.different(cells, self.vocabulary - 2)
+
     def count_answers(self, puzzles: Tokens) -> NDArray[np.int64] | None:
         """Count the answers of puzzles (count, cells), 2 for more; None where one is not promised."""
         return None
+
+    def caution(self, puzzle: Tokens, *, solved: bool) -> str:
+        """Return what a person should know of a puzzle besides its answer's verdict; mostly nothing."""
+        return ""
 
     def measures(self, puzzles: Tokens) -> dict[str, NDArray[np.int64]]:
         """Return what else is worth knowing about puzzles (count, cells), a number each, by name."""
@@ -211,6 +244,10 @@ class Task(ABC):
 
     def require_tokens(self, grid: Tokens) -> Tokens:
         """Return the grid if its size and tokens fit this task; otherwise say what does not."""
+        if not isinstance(grid, np.ndarray):
+            raise UserError(
+                f"{self.name}: give tokens, an array of {self.cells} numbers; parse(text) makes them"
+            )
         if grid.shape[-1] != self.cells:
             rows, columns = self.shape
             raise UserError(

@@ -128,6 +128,11 @@ class Maze(Task):
             return invalid("no way leads from S to G", *np.flatnonzero(puzzle >= START))
         return VALID
 
+    def nearest(self, puzzles: Tokens, answers: Tokens, scores: NDArray[np.float32]) -> Tokens:
+        """Choose among all shortest paths."""
+        gains = scores[..., maze_search.PATH] - scores[..., maze_search.OPEN]
+        return maze_search.nearest_paths(self.require_tokens(puzzles), gains, *self.shape)
+
     def shortest_paths(self, puzzles: Tokens) -> NDArray[np.int64]:
         """Count the shortest paths of puzzles (count, cells): 0 if none, above 1 if ambiguous."""
         return maze_search.shortest_paths(self.require_tokens(puzzles), *self.shape)[1]
@@ -191,6 +196,14 @@ class MazeUnique(Maze):
     def count_answers(self, puzzles: Tokens) -> NDArray[np.int64]:
         """Count shortest paths."""
         return np.minimum(self.shortest_paths(puzzles), 2)
+
+    def caution(self, puzzle: Tokens, *, solved: bool) -> str:
+        """Say of a maze that was not solved that it is unlike generated ones: it has loops or rooms."""
+        free = puzzle.reshape(self.shape) != WALL
+        ways = int((free[:, 1:] & free[:, :-1]).sum() + (free[1:] & free[:-1]).sum())
+        if solved or ways < int(free.sum()):  # a tree has fewer edges than nodes
+            return ""
+        return "the maze has loops or rooms; models trained on mazes without them may fail on it"
 
     @property
     def open_cells(self) -> int:

@@ -118,6 +118,40 @@ def mark_path(
 
 
 @compiled
+def nearest_path(puzzle: Tokens, gains: NDArray[np.float32], rows: int, columns: int) -> Tokens:
+    """Return the puzzle with that shortest path marked whose cells have the greatest sum of gains."""
+    answer = puzzle.copy()
+    start, goal = ends(puzzle)
+    if start < 0:
+        return answer
+    distance, order = flood(puzzle != WALL, start, rows, columns)
+    best = np.full(rows * columns, -np.inf)
+    before = np.full(rows * columns, -1, np.int64)
+    around = np.empty(4, np.int64)
+    best[start] = 0.0
+    for cell in order[1:]:
+        for k in range(neighbours(cell, rows, columns, around)):
+            other = around[k]
+            if distance[other] == distance[cell] - 1 and best[other] + gains[cell] > best[cell]:
+                best[cell] = best[other] + gains[cell]
+                before[cell] = other
+    cell = goal
+    while distance[cell] > 1:
+        cell = before[cell]
+        answer[cell] = PATH
+    return answer
+
+
+@compiled
+def nearest_paths(puzzles: Tokens, gains: NDArray[np.float32], rows: int, columns: int) -> Tokens:
+    """Do so for many."""
+    answers = np.empty_like(puzzles)
+    for k in range(len(puzzles)):
+        answers[k] = nearest_path(puzzles[k], gains[k], rows, columns)
+    return answers
+
+
+@compiled
 def carve(rng: np.random.Generator, rows: int, columns: int) -> Tokens:
     """Carve a perfect maze by depth-first backtracking over the cells at odd coordinates."""
     high, wide = (rows - 1) // 2, (columns - 1) // 2

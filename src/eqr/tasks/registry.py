@@ -58,7 +58,7 @@ def _build(name: str) -> Task:
             return make(*(int(group) for group in match.groups() if group is not None))
     found = TASKS.find(name)
     if found is None:
-        hint = "(your own? put --load FILE before the verb)"
+        hint = "(your own? add --load FILE)"
         raise UserError(f"unknown task {brief(name)}{nearest(name, task_names())} {hint}")
     return found
 

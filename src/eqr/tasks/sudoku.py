@@ -7,7 +7,7 @@ sudoku_generate.py, the symmetries in sudoku_symmetry.py, what people paste and 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +28,17 @@ from eqr.tasks.base import (
 from eqr.tasks.sudoku_generate import SudokuOptions
 from eqr.tasks.sudoku_text import BLANK
 
+if TYPE_CHECKING:  # numba loads on use
+    from eqr.tasks.sudoku_search import Searched
+
 BOXES = {4: (2, 2), 6: (2, 3), 9: (3, 3), 16: (4, 4)}
 """Box rows and columns of the usual sizes."""
 FEWEST_CLUES = {4: 4, 6: 8, 9: 17}
 """Proven least number of clues of a puzzle with one solution; elsewhere all digits but one must appear."""
 LARGEST = 25
 
+CAUTION_STEPS = 20_000
+"""Where the search for a second answer to a puzzle just answered gives up: some 50 ms."""
 SOLVE_STEPS = 20_000_000
 """Where an exact search gives up: about a minute. Of 9x9 puzzles with one solution none comes near."""
 
@@ -120,8 +125,8 @@ class Sudoku(Task):
             )
         blank = np.flatnonzero(answer <= BLANK)
         if blank.size:
-            others = f" (and {blank.size - 1} more)" if blank.size > 1 else ""
-            return invalid(f"{self._place(int(blank[0]))} is left blank{others}", *blank)
+            count = "" if blank.size == 1 else f" (of {blank.size} blank cells the first)"
+            return invalid(f"{self._place(int(blank[0]))} is left blank{count}", *blank)
         return self._repeated(answer)
 
     def check_many(self, puzzles: Tokens, answers: Tokens) -> NDArray[np.bool_]:
@@ -193,6 +198,17 @@ class Sudoku(Task):
         """Search exactly; every Sudoku has one answer."""
         return self.solve_many(puzzles, limit=2).solutions
 
+    def caution(self, puzzle: Tokens, *, solved: bool) -> str:
+        """Say that a puzzle has several answers, or none, as far as a short exact search can tell."""
+        several = f"the puzzle has several answers{', of which this is one' if solved else ''}"
+        if self.clues(puzzle) < FEWEST_CLUES.get(self.size, self.size - 1):
+            return several
+        digits = np.maximum(puzzle, BLANK) - np.uint8(1)
+        found = self._search(digits, np.zeros_like(digits), limit=2, steps=CAUTION_STEPS)
+        if found.solutions > 1:
+            return several
+        return "the puzzle has no answer" if found.complete and not found.solutions else ""
+
     def clues(self, puzzles: Tokens) -> NDArray[np.int64]:
         """Count the givens of each puzzle."""
         return np.asarray((puzzles > BLANK).sum(axis=-1), np.int64)
@@ -206,15 +222,12 @@ class Sudoku(Task):
 
     def solve_many(self, puzzles: Tokens, *, limit: int = 2) -> SolvedMany:
         """Search exactly for up to `limit` solutions of each puzzle (count, cells)."""
-        from eqr.tasks.sudoku_search import all_digits, search
-
         self.require_tokens(puzzles)
         digits = np.maximum(puzzles, BLANK) - np.uint8(1)
         answers = np.zeros_like(digits)
         solutions, backtracks = np.zeros(len(digits), np.int64), np.zeros(len(digits), np.int64)
-        order, allowed = np.arange(self.cells), all_digits(self.cells)
         for row, puzzle in enumerate(digits):
-            found = search(puzzle, answers[row], allowed, order, self.units, limit, SOLVE_STEPS, 0)
+            found = self._search(puzzle, answers[row], limit=limit, steps=SOLVE_STEPS)
             if not found.complete:
                 raise UserError(
                     f"{self.name} puzzle {row + 1}: undecided after {SOLVE_STEPS:,} steps; add clues"
@@ -222,6 +235,13 @@ class Sudoku(Task):
             solutions[row], backtracks[row] = found.solutions, found.backtracks
         answers[solutions > 0] += 1
         return SolvedMany(solutions=solutions, answers=answers, backtracks=backtracks)
+
+    def _search(self, digits: Tokens, answer: Tokens, *, limit: int, steps: int) -> "Searched":
+        """Search exactly; the first solution's digits go into `answer`."""
+        from eqr.tasks.sudoku_search import all_digits, search
+
+        order, allowed = np.arange(self.cells), all_digits(self.cells)
+        return search(digits, answer, allowed, order, self.units, limit, steps, 0)
 
     def generate(self, rng: np.random.Generator, options: Generate | None = None) -> Iterator[Instance]:
         """Yield puzzles with exactly one solution, rated by the backtracks an exact search needs."""

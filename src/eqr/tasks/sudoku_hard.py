@@ -1,7 +1,7 @@
 """Hard 9x9 Sudoku puzzles, found by long walks (benchmarks/climb.py) and kept in `sudoku_hard.txt`.
 
-Puzzles dug at random are solved by trying one candidate at a time (`sudoku_logic`); the hardest known are
-not, and neither are these: an assumption must be made inside another. Every draw is one of them in a random
+Puzzles dug at random are solved by trying one candidate at a time; the hardest known are not, and neither are
+these: an assumption must be made inside another. Every draw is one of them in a random
 relabelling, with some of its answers given away if asked for, each of which makes it much easier.
 """
 

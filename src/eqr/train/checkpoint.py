@@ -2,23 +2,27 @@
 
 A checkpoint is one safetensors file, tensors plus a JSON record in its header, written atomically and
 verified by digest when read. A damaged one is passed over for the one before it.
+
+Whether a run may begin or go on in a folder is asked before anything is written or removed: what is there
+must be this run, whole, and changed by nobody else. So a refusal leaves the folder as it was.
 """
 
-import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import NonNegativeFloat, NonNegativeInt
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from eqr.errors import UserError
-from eqr.files import new_file, parse_json, regular_file, require_object
+from eqr.files import new_file, parse_json, read_object, regular_file, require_object
+from eqr.model.weights import DIGEST, digest_of
+from eqr.runs import RunFolder
 from eqr.signals import deferred_interrupts
+from eqr.train.recipe import Recipe
 from eqr.value import Value
 
 FORMAT = "eqr-checkpoint-1"
@@ -63,17 +67,21 @@ class Checkpoints:
 
     def save(self, checkpoint: Checkpoint) -> Path:
         """Write a checkpoint; only then remove older ones beyond the last `keep`, and newer, damaged ones."""
-        path = self.folder / f"step-{checkpoint.step:09d}.safetensors"
+        path = self._path(checkpoint.step)
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
         record = json.dumps({"step": checkpoint.step, **checkpoint.record})
-        metadata = {"format": FORMAT, "record": record, "digest": _digest(tensors, record)}
+        metadata = {"format": FORMAT, "record": record, DIGEST: digest_of(tensors, record)}
         with new_file(path) as temporary:
             temporary.write_bytes(save(tensors, metadata))
         past = [other for other in self.paths() if other < path]
         future = [other for other in self.paths() if other > path]  # passed over when the run went on
-        for other in past[: max(len(past) - self.keep + 1, 0)] + future:
+        first = [other for other in past if other == self._path(0)]  # written before any step
+        for other in past[: max(len(past) - self.keep + 1, 0)] + future + first:
             other.unlink(missing_ok=True)
         return path
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:09d}.safetensors"
 
     def latest(self) -> Latest | None:
         """Return the newest whole checkpoint, or None if there never was one."""
@@ -84,7 +92,8 @@ class Checkpoints:
             except UserError as error:
                 damaged.append(str(error))
         if damaged:
-            raise UserError("no checkpoint can be read:\n" + "\n".join(damaged))
+            ways = "restore one, choose another --out, or add --overwrite to begin anew"
+            raise UserError("\n".join([f"no checkpoint can be read ({ways}):", *damaged]))
         return None
 
 
@@ -99,16 +108,58 @@ def read(path: Path) -> Checkpoint:
         raise UserError(f"{path} is damaged: {error}") from None
     if metadata.get("format") != FORMAT:
         raise UserError(f"{path} is not an eqr checkpoint (format {metadata.get('format')!r})")
-    if metadata.get("digest") != _digest(tensors, metadata.get("record", "")):
+    if metadata.get(DIGEST) != digest_of(tensors, metadata.get("record", "")):
         raise UserError(f"{path} is damaged: its content does not match its digest")
     record = require_object(parse_json(metadata["record"], where=str(path)), where=str(path))
     known = Known.from_json(record, where=str(path))
     return Checkpoint(known.step, tensors, {name: value for name, value in record.items() if name != "step"})
 
 
-def _digest(tensors: dict[str, Tensor], record: str) -> str:
-    digest = hashlib.sha256(record.encode())
-    for name in sorted(tensors):
-        digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
-        digest.update(tensors[name].view(torch.uint8).numpy().data if tensors[name].numel() else b"")
-    return digest.hexdigest()
+def require_place(recipe: Recipe, folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
+    """Say why this recipe cannot train in this folder, if it cannot."""
+    run, foreign = folder.path, folder.foreign()
+    if foreign and not folder.recipe.is_file():
+        raise UserError(f"{run} is not a training run ({foreign[0]} is in it); choose another --out")
+    if overwrite and folder.recipe.is_file() and not _is_recipe(folder.recipe):
+        raise UserError(f"{folder.recipe} is no training run's; move it away, or choose another --out")
+    if not overwrite:  # which removes links first
+        folder.require_own()
+    if folder.begun and not resume and not overwrite:
+        raise UserError(f"{run} already exists; add --resume to go on or --overwrite to begin anew")
+    if resume and folder.recipe.is_file():
+        before = Recipe.of_run(folder)
+        # the table of identities follows from the data, which are compared by themselves
+        model = recipe.model.replace(identities=before.model.identities)
+        changed = recipe.replace(model=model).changed_since(before)
+        if changed:
+            raise UserError(
+                f"cannot resume {run}: the recipe has changed in {'; '.join(changed)}. "
+                "Undo the change, or train in another folder"
+            )
+
+
+def require_whole(folder: RunFolder, found: Latest | None) -> None:
+    """Say so if a run has come further than its newest checkpoint: going on would remove its results."""
+    summary, results = folder.summary(), folder.results()
+    if found is None and results:
+        there = f"{', '.join(results)}, but no checkpoint to go on from"
+    elif found is not None and summary is not None and summary.steps > found.checkpoint.step:
+        there = (
+            f"results of step {summary.steps:,} ({', '.join(results)}), but its newest whole checkpoint "
+            f"is of step {found.checkpoint.step:,}"
+        )
+    else:
+        return
+    damaged = "".join(f"; {problem}" for problem in found.damaged) if found is not None else ""
+    raise UserError(
+        f"cannot resume {folder.path}: it has {there}{damaged}. Restore {folder.checkpoints}, choose another "
+        "--out for a new run, or add --overwrite to begin anew and lose what is there"
+    )
+
+
+def _is_recipe(path: Path) -> bool:
+    """Whether a file is a recipe, as this or any other version of eqr wrote it."""
+    try:
+        return read_object(path).keys() >= {"name", "data", "model"}
+    except UserError:
+        return False

@@ -1,6 +1,6 @@
 """When a training row gives its slot to a fresh puzzle, and which heads learn to say so.
 
-A row is stopped by the same rules as when solving (`eqr.solve.halting`), or by the depth limit alone. What
+A row is stopped by the same rules as when solving (`eqr.dynamics.halting`), or by the depth limit alone. What
 training adds is here: it may judge by the label, explore beyond a rule's wish, and train the heads. What is
 drawn at random comes from the row's key and depth, so it is the same on any rank.
 """
@@ -12,10 +12,10 @@ import torch
 from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor
 
+from eqr.dynamics.halting import AnswerAccepted, HaltHead, HaltingRule
 from eqr.model.counters import scramble
 from eqr.model.state import Reading
 from eqr.registry import Kind, kinds_of, reads, register
-from eqr.solve.halting import AnswerAccepted, HaltHead, HaltingRule
 
 _EXPLORE_STREAM, _STAY_STREAM = 3 << 40, 5 << 40
 """Far from the streams that starts and path noise draw with the same keys."""

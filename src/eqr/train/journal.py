@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from itertools import takewhile
 from typing import Any, Protocol
 
-from eqr.errors import UserError, brief
-from eqr.files import new_file
+from eqr.errors import UserError, brief, with_extra
+from eqr.files import append, flush, new_file
 from eqr.runs import RunFolder
 from eqr.train.recipe import Recipe
 from eqr.train.step import STATS
@@ -62,14 +62,14 @@ class Journal:
 
     def write(self, kind: str, step: int, record: Mapping[str, Any]) -> None:
         """Append one record, whole."""
-        try:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"kind": kind, "step": step, **record}) + "\n")
-        except OSError as error:
-            raise UserError(f"cannot write {self.path}: {error.strerror}") from error
+        append(self.path, json.dumps({"kind": kind, "step": step, **record}) + "\n")
         numbers = {f"{kind}/{name}": value for name, value in record.items() if isinstance(value, float)}
         for tracker in self._trackers:
             tracker.log(numbers, step)
+
+    def flush(self) -> None:
+        """Return when the records are on the disk, where what builds on them may be written."""
+        flush(self.path)
 
     def close(self) -> None:
         """Let the trackers write what is pending."""
@@ -115,4 +115,4 @@ _TRACKERS: dict[str, type[_TensorBoard] | type[_Trackio]] = {"tensorboard": _Ten
 
 
 def _missing(name: str) -> UserError:
-    return UserError(f"saving.trackers names {name}, which is not installed; pip install 'eqr[tracking]'")
+    return UserError(f"saving.trackers names {name}, which is not installed; {with_extra('tracking')}")

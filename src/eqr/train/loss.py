@@ -7,15 +7,16 @@ cross-entropy is softmax cross-entropy of log s(u), without a division, an overf
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import torch
-from pydantic import NonNegativeFloat
+from pydantic import NonNegativeFloat, SerializerFunctionWrapHandler, model_serializer
 from torch import Tensor
 from torch.nn import functional as F
 
 from eqr.model.state import Reading
-from eqr.tasks.base import PAD
-from eqr.value import Value
+from eqr.tasks.base import PAD, Task
+from eqr.value import Value, unless_default
 
 
 class CrossEntropy(StrEnum):
@@ -30,6 +31,22 @@ class Loss(Value):
 
     cross_entropy: CrossEntropy = CrossEntropy.STABLEMAX
     halt_weight: NonNegativeFloat = 0.5
+    nearest: bool = False
+    """Whether a puzzle of several answers is judged by the likeliest of them, as the reading has it, instead
+    of the one in the data: a label drawn among many teaches to hedge between them."""
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Say `nearest` only where it is set."""
+        return unless_default(self, dump, "nearest")
+
+    def targets(self, task: Task, inputs: Tensor, labels: Tensor, reading: Reading) -> Tensor:
+        """Return what a reading is judged by, (rows, cells) int64."""
+        if not self.nearest:
+            return labels
+        scores = _log_weights(reading.logits.detach(), self.cross_entropy).cpu().numpy()
+        puzzles, answers = inputs.cpu().numpy(), labels.to(torch.uint8).cpu().numpy()
+        return torch.from_numpy(task.nearest(puzzles, answers, scores)).to(labels)
 
 
 @dataclass(frozen=True)
@@ -49,11 +66,15 @@ def log_stable(u: Tensor) -> Tensor:
     return torch.log1p(u.clamp(min=0.0)) - torch.log1p(F.relu(-u))
 
 
+def _log_weights(logits: Tensor, cross_entropy: CrossEntropy) -> Tensor:
+    """Return logarithms of weights that are in the proportion of the probabilities."""
+    logits = logits.float()
+    return log_stable(logits) if cross_entropy is CrossEntropy.STABLEMAX else logits
+
+
 def cell_losses(logits: Tensor, labels: Tensor, cross_entropy: CrossEntropy) -> Tensor:
     """Return the cross-entropy of each cell, (rows, cells); 0 where the label is padding."""
-    logits = logits.float()
-    if cross_entropy is CrossEntropy.STABLEMAX:
-        logits = log_stable(logits)
+    logits = _log_weights(logits, cross_entropy)
     flat = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=PAD, reduction="none")
     return flat.view(labels.shape)
 

@@ -5,17 +5,75 @@ decoupled and reaches every parameter, embeddings and biases included, as in the
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from math import cos, pi, sqrt
 from typing import Annotated, Literal
 
 import torch
 from pydantic import BeforeValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, SerializeAsAny
-from torch import Tensor
+from torch import Tensor, nn
 
 from eqr.registry import Kind, kinds_of, reads, register
-from eqr.train.parameters import FlatParameters, ParameterSpan
 from eqr.value import Value
+
+
+@dataclass(frozen=True)
+class ParameterSpan:
+    """Where a parameter lies in the flat vector."""
+
+    name: str
+    start: int
+    shape: torch.Size
+
+    def view(self, flat: Tensor) -> Tensor:
+        """Return this parameter's part of a flat vector, in its own shape."""
+        return flat[self.start : self.start + self.shape.numel()].view(self.shape)
+
+
+class FlatParameters:
+    """Moves a module's parameters into one vector; the module keeps working on views of it."""
+
+    def __init__(self, module: nn.Module) -> None:
+        named = dict(module.named_parameters())
+        self.parameters = list(named.values())
+        self.places: list[ParameterSpan] = []
+        start = 0
+        for name, parameter in named.items():
+            self.places.append(ParameterSpan(name, start, parameter.shape))
+            start += parameter.numel()
+        self.vector = self.join([parameter.detach() for parameter in self.parameters])
+        for place, parameter in zip(self.places, self.parameters, strict=True):
+            parameter.data = place.view(self.vector)
+
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
+        """Flatten one tensor per parameter (gradients, say) into a vector."""
+        return torch.cat([part.flatten() for part in parts])
+
+    def copy_to(self, module: nn.Module, vector: Tensor) -> None:
+        """Overwrite the parameters of a module of the same shape with a flat vector's numbers."""
+        named = dict(module.named_parameters())
+        with torch.no_grad():
+            for place in self.places:
+                named[place.name].copy_(place.view(vector))
+
+
+class Averaging(Value):
+    """An exponential moving average of the weights, updated after every step."""
+
+    decay: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.999
+    warm_start: bool = False
+    """Forget the first, untrained weights soon: the decay is at most (1 + t) / (10 + t)."""
+
+    def decay_at(self, step: int) -> float:
+        """Return the decay used after optimizer step `step`, counted from 1."""
+        return min(self.decay, (1 + step) / (10 + step)) if self.warm_start else self.decay
+
+    def update(self, average: Tensor, weights: Tensor, step: int) -> None:
+        """Move the average towards the weights, in place."""
+        average.lerp_(weights, 1.0 - self.decay_at(step))
+
 
 Memory = dict[str, Tensor]
 """An optimizer's state: flat vectors by name."""

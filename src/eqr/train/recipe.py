@@ -4,10 +4,13 @@ Presets are in `eqr.recipes`. Changes are `recipe.replace(...)` in Python and `-
 line; both are validated as a whole, and a mistyped key fails with the nearest known one.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
+import torch
 from pydantic import (
+    AfterValidator,
     Field,
     NonNegativeInt,
     PositiveFloat,
@@ -19,13 +22,13 @@ from pydantic import (
 
 from eqr.errors import UserError, brief
 from eqr.files import parse_word, read_json
-from eqr.model.config import LearnedStart, ReasonerConfig, Segments
+from eqr.model.config import ReasonerConfig
+from eqr.model.state import LearnedStart, Segments
 from eqr.runs import RunFolder
 from eqr.tasks import task_named
-from eqr.train.averaging import Averaging
 from eqr.train.halting import AnyHalting, LearnedHalt
 from eqr.train.loss import Loss
-from eqr.train.optimizer import AdamAtan2, AnyOptimizer, Decay, Rate, SignDescent
+from eqr.train.optimizer import AdamAtan2, AnyOptimizer, Averaging, Decay, Rate, SignDescent
 from eqr.train.schedule import AnySchedule, Curriculum, SegmentedOnline
 from eqr.value import Value, unless_default
 
@@ -35,7 +38,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**63)]
 class Ladder(Value):
     """A way up to puzzles that are out of reach: they teach once some of their answers are given away.
 
-    As they are, they would teach to hedge (docs/lab-notes.md)."""
+    Whole ones beyond a model's reach lower its accuracy (docs/lab-notes.md)."""
 
     path: str
     """A dataset folder; the puzzles of its train split join those that are generated."""
@@ -50,6 +53,21 @@ class Ladder(Value):
         if self.least > self.most:
             raise ValueError(f"least {self.least} lies beyond most {self.most}")
         return self
+
+
+class Geometries(Value):
+    """Random all-different puzzles (`eqr.puzzles.different`): each step is about one geometry of several."""
+
+    sizes: tuple[Annotated[int, Field(ge=4, le=16)], ...] = Field(default=(4, 5, 6, 7, 8, 9), min_length=1)
+    """Sizes of grids, drawn evenly; one that stands twice is drawn twice as often."""
+    abreast: PositiveInt = 16
+    """Geometries in turn; each has rows of its own."""
+    turns: PositiveInt = 32
+    """Steps that a geometry is used for, before a fresh one takes its place."""
+    puzzles: PositiveInt = 4
+    """Puzzles of each."""
+    reveal: NonNegativeInt = 4
+    """Most answers given away in a row, drawn anew each time it comes."""
 
 
 class Generated(Value):
@@ -72,16 +90,22 @@ class Generated(Value):
     generated puzzles: harder ones than it learns from, say."""
     ladder: Ladder | None = None
     """Harder puzzles that join the generated ones."""
+    fewer: bool = False
+    """Whether less will do where there are not so many distinct puzzles."""
+    geometries: Geometries | None = None
+    """Random puzzles that are trained on instead of the task's, which then only judge."""
 
     @model_serializer(mode="wrap")
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Say `validation_from` and `ladder` only where there are any."""
-        return unless_default(self, dump, "validation_from", "ladder")
+        """Say fields that came later only where there is something to say."""
+        return unless_default(self, dump, "validation_from", "ladder", "fewer", "geometries")
 
     @model_validator(mode="after")
     def _options_fit(self) -> "Generated":
         if self.endless and self.ladder is not None:
             raise ValueError("a ladder joins puzzles that are generated once; set endless to false")
+        if self.geometries is not None and (self.endless or self.ladder is not None):
+            raise ValueError("geometries take the place of the task's puzzles: leave out ladder and endless")
         task_named(self.task).options(self.options)
         return self
 
@@ -145,10 +169,28 @@ class Precision(StrEnum):
     BFLOAT16 = "bfloat16"
 
 
+def computing(precision: Precision, device: torch.device) -> torch.autocast:
+    """Return the context in which a model computes with a precision."""
+    return torch.autocast(
+        device.type,
+        dtype=torch.bfloat16,
+        enabled=precision is Precision.BFLOAT16,
+        # older PyTorch would use a weight cast without a graph, before a gradient window, inside it too
+        cache_enabled=False,
+    )
+
+
+def _folder_name(name: str) -> str:
+    """Return a recipe's name if a folder can be called by it."""
+    if not (name[:1].isalnum() and name.isprintable()):
+        raise ValueError("a name begins with a letter or a digit and holds what can be printed")
+    return name
+
+
 class Recipe(Value):
     """Everything that decides a training run."""
 
-    name: str
+    name: Annotated[str, AfterValidator(_folder_name)]
     data: Data
     augment: bool = True
     """Whether each training row is turned by a fresh random symmetry of its task."""
@@ -223,12 +265,19 @@ class Recipe(Value):
 
     def with_settings(self, settings: list[str]) -> "Recipe":
         """Return a copy changed by `key=value` texts: dotted keys, JSON values, plain words as themselves."""
-        data = self.to_json()
+        changes = {}
         for setting in settings:
             key, equals, text = setting.partition("=")
             if not equals or not key:
                 raise UserError(f"--set {brief(setting)} is not of the form key=value")
-            _assign(data, key.strip().split("."), parse_word(text, where=f"--set {key}"))
+            changes[key.strip()] = parse_word(text, where=f"--set {key}")
+        return self.changed(changes)
+
+    def changed(self, changes: Mapping[str, Any]) -> "Recipe":
+        """Return a copy with other values in some fields, by dotted name."""
+        data = self.to_json()
+        for key, value in changes.items():
+            _assign(data, key.split("."), value)
         return Recipe.from_json(data, where="recipe")
 
     def changed_since(self, before: "Recipe") -> list[str]:

@@ -17,21 +17,23 @@ from torch import Tensor
 
 from eqr.data import GeneratedStream, Splits
 from eqr.errors import UserError
-from eqr.files import read_object, remove, write_json
-from eqr.model.card import Measured
-from eqr.model.devices import local_device
+from eqr.files import remove, write_json
+from eqr.model.card import SINGLE
+from eqr.model.loading import local_device
 from eqr.model.reasoner import Reasoner
 from eqr.model.saving import WEIGHTS
 from eqr.model.weights import load_weights, read_weights
 from eqr.progress import Progress, progress
+from eqr.result import Result
 from eqr.runs import RunFolder, Summary
 from eqr.signals import Requests, noted
-from eqr.train.checkpoint import Checkpoint, Checkpoints
+from eqr.train.checkpoint import Checkpoint, Checkpoints, Latest, require_place, require_whole
 from eqr.train.distributed import LostRank, World, joined
+from eqr.train.geometries import GeometryTrainer
 from eqr.train.journal import Journal, Meter
-from eqr.train.recipe import Precision, Recipe
+from eqr.train.recipe import Generated, Precision, Recipe
 from eqr.train.sources import fitted, load_data, open_stream
-from eqr.train.trainer import NotFinite, Trainer, Wishes
+from eqr.train.trainer import NotFinite, StopRequest, Trainer
 from eqr.train.validation import Score, evaluate
 
 BEST = "best."
@@ -63,12 +65,18 @@ def train(
     with joined(device) as world, folder.held() if world.first else nullcontext():
         if world.first:
             require_place(recipe, folder, resume=resume, overwrite=overwrite)
+        found = None if overwrite else Checkpoints(folder.checkpoints, recipe.saving.keep).latest()
+        if not overwrite:
+            require_whole(folder, found)
+        if world.first:
+            if resume and found is None:
+                print(f"{run} has nothing to resume; beginning a new run there", file=sys.stderr)
             load_data(recipe.data, folder, quiet=quiet)
         world.together()
         splits = load_data(recipe.data, folder, quiet=True)
         recipe = fitted(recipe, splits)
         training = Training(recipe, folder, splits, world, device, quiet=quiet or not world.first)
-        if recipe.begin is not None and (overwrite or training.checkpoints.latest() is None):
+        if found is None and recipe.begin is not None:
             training.trainer.begin_with(Reasoner.from_pretrained(recipe.begin))
         if world.first:  # only now, when nothing that is missing or does not fit can stop the new run
             if overwrite:
@@ -77,7 +85,7 @@ def train(
             write_json(folder.recipe, recipe.to_json())
         world.together()
         try:
-            training.resume()
+            training.resume(found)
             return training.go()
         except NotFinite as error:
             raise UserError(f"{error}. {training.fresh_start()}") from error
@@ -85,37 +93,6 @@ def train(
             raise UserError(f"{error}. {training.kept()}") from error
         finally:
             training.close()
-
-
-def require_place(recipe: Recipe, folder: RunFolder, *, resume: bool, overwrite: bool) -> None:
-    """Say why this recipe cannot train in this folder, if it cannot."""
-    run, foreign = folder.path, folder.foreign()
-    if foreign and not folder.recipe.is_file():
-        raise UserError(f"{run} is not a training run ({foreign[0]} is in it); choose another --out")
-    if overwrite and folder.recipe.is_file() and not _is_recipe(folder.recipe):
-        raise UserError(f"{folder.recipe} is no training run's; move it away, or choose another --out")
-    if folder.begun and not resume and not overwrite:
-        raise UserError(f"{run} already exists; add --resume to go on or --overwrite to begin anew")
-    if resume and not folder.begun:
-        print(f"{run} has nothing to resume; beginning a new run there", file=sys.stderr)
-    if resume and folder.recipe.is_file():
-        before = Recipe.of_run(folder)
-        # the table of identities follows from the data, which are compared by themselves
-        model = recipe.model.replace(identities=before.model.identities)
-        changed = recipe.replace(model=model).changed_since(before)
-        if changed:
-            raise UserError(
-                f"cannot resume {run}: the recipe has changed in {'; '.join(changed)}. "
-                "Undo the change, or train in another folder"
-            )
-
-
-def _is_recipe(path: Path) -> bool:
-    """Whether a file is a recipe, as this or any other version of eqr wrote it."""
-    try:
-        return read_object(path).keys() >= {"name", "data", "model"}
-    except UserError:
-        return False
 
 
 class Training:
@@ -132,7 +109,9 @@ class Training:
         quiet: bool,
     ) -> None:
         self.recipe, self.folder, self.splits, self.world, self.quiet = recipe, folder, splits, world, quiet
-        self.trainer = Trainer(recipe, open_stream(recipe, splits), world=world, device=device)
+        stream = open_stream(recipe, splits)
+        kind = GeometryTrainer if isinstance(recipe.data, Generated) and recipe.data.geometries else Trainer
+        self.trainer = kind(recipe, stream, world=world, device=device)
         self.checkpoints = Checkpoints(folder.checkpoints, recipe.saving.keep)
         self.seconds = 0.0
         self.best: dict[str, Any] = {}
@@ -146,10 +125,14 @@ class Training:
         """Optimizer steps behind us."""
         return self.trainer.step_number
 
-    def resume(self) -> None:
-        """Become what the last checkpoint says, if there is one, in memory and in the folder."""
-        found = self.checkpoints.latest()
-        if found is not None:
+    def resume(self, found: Latest | None) -> None:
+        """Become what the newest checkpoint says, in memory and in the folder; write one where none is.
+
+        So a folder that has results without a checkpoint has lost it: no kill leaves one.
+        """
+        if found is None:
+            self.save_checkpoint()
+        else:
             for problem in found.damaged:
                 self._say(f"{problem}; going back to the checkpoint before it")
             self._restore(found.checkpoint)
@@ -201,11 +184,11 @@ class Training:
         with progress("training", recipe.steps, unit="steps", done=self.step, quiet=self.quiet) as shown:
             line = _Line(shown)
             while self.step < recipe.steps and not over and not interrupted:
-                wishes = Wishes(time_over=self.seconds >= limit, interrupted=bool(requests))
+                stop = StopRequest(time_over=self.seconds >= limit, interrupted=bool(requests))
                 began = time.perf_counter()
-                result = self.trainer.step(wishes)
+                result = self.trainer.step(stop)
                 self.seconds += time.perf_counter() - began
-                over, interrupted = result.wishes.time_over, result.wishes.interrupted
+                over, interrupted = result.stop.time_over, result.stop.interrupted
                 self.meter.add(result.stats, recipe.rows)
                 self._after_step(line, last=over or self.step == recipe.steps)
         return interrupted
@@ -238,6 +221,8 @@ class Training:
         }
         tensors |= {f"{BEST}{name}": tensor for name, tensor in self.best_weights.items()}
         if self.world.first:
+            if self.journal is not None:
+                self.journal.flush()
             self.checkpoints.save(Checkpoint(self.step, tensors, record))
 
     def summary(self) -> Summary:
@@ -272,6 +257,7 @@ class Training:
             plan.depths,
             count=plan.puzzles,
             seed=plan.seed,
+            loss=self.recipe.loss,
             world=self.world,
             precision=self.recipe.precision,
         )
@@ -304,7 +290,7 @@ class Training:
             self._best_model().save_pretrained(self.folder.best, measured=measured(split, score))
 
     def _finish(self) -> Summary:
-        """Save the last weights, look at the test set once, with the best ones, and sum up."""
+        """Save the last weights, read the test set once, with the best ones, and sum up."""
         before = self.folder.summary()
         if before is not None and before.steps == self.step:
             return before  # resumed after its end
@@ -320,7 +306,7 @@ class Training:
         return summary
 
     def _test(self) -> Score:
-        """Return the score on the test set, from the journal if the look at it was taken before."""
+        """Return the score on the test set, from the journal if it was read before."""
         taken = [record for record in self.folder.records() if record["kind"] == "test"]
         known = bool(taken) and taken[-1]["step"] == self.step
         if self.world.agree(known):
@@ -332,6 +318,7 @@ class Training:
             plan.depths,
             count=plan.test_puzzles,
             seed=plan.seed,
+            loss=self.recipe.loss,
             world=self.world,
             precision=self.recipe.precision,
         )
@@ -347,10 +334,10 @@ class Training:
             print(text, file=sys.stderr)
 
 
-def measured(split: str, score: Score) -> list[Measured]:
+def measured(split: str, score: Score) -> list[Result]:
     """Return a score as the numbers that travel with a saved model."""
     return [
-        Measured(metric="exact accuracy", value=share, puzzles=split, count=score.puzzles, depth=depth)
+        Result(item=split, metric="exact", rule=SINGLE, depth=depth, breadth=1, value=share, n=score.puzzles)
         for depth, share in score.exact.items()
     ]
 

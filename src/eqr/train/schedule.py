@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from eqr.model.config import Segments
+from eqr.model.state import Segments
 from eqr.registry import Kind, kinds_of, reads, register
 from eqr.value import Value, unless_default
 

@@ -9,7 +9,7 @@ from eqr.data.batches import revealed
 from eqr.data.generated import generate
 from eqr.data.splits import carve, leaks
 from eqr.errors import UserError
-from eqr.runs import RunFolder
+from eqr.runs import DATA, RunFolder
 from eqr.tasks import task_named
 from eqr.tasks.base import Task
 from eqr.train.recipe import Folder, Generated, Ladder, Recipe
@@ -22,14 +22,19 @@ def load_data(data: Generated | Folder, folder: RunFolder, *, quiet: bool = Fals
     kept = folder.data(data.digest())
     if kept.is_dir():
         return Splits.load(kept)
+    if folder.puzzles is None:
+        folder.require_own(DATA)
     task = task_named(data.task)
     sizes = {"train": data.train, "validation": data.validation, "test": data.test}
+    if data.geometries is not None:
+        sizes["train"] = 1  # trained on are others; a set wants one
     judging = None
     if data.validation_from is not None:
         judging = _elsewhere("validation_from", data.validation_from, "validation", task)
         del sizes["validation"]
     climbed = None if data.ladder is None else _elsewhere("ladder.path", data.ladder.path, "train", task)
-    splits = generate(task, sizes, seed=data.seed, options=task.options(data.options), quiet=quiet)
+    options = task.options(data.options)
+    splits = generate(task, sizes, seed=data.seed, options=options, fewer=data.fewer, quiet=quiet)
     sets = dict(splits.sets)
     if judging is not None:
         sets["validation"] = _unseen(judging, sets["train"], task)
@@ -89,6 +94,10 @@ def _from_folder(data: Folder) -> Splits:
 def run_data(run: Path) -> Path:
     """Return the dataset folder that a run was trained on."""
     folder = RunFolder(run)
+    if not run.is_dir():
+        raise UserError(
+            f"there is no folder {run}; name a run's, or give the puzzles of a model with --data DIR"
+        )
     if not folder.recipe.is_file():
         raise UserError(
             f"{run} has no {folder.recipe.name} that names its puzzles; give them with --data DIR"

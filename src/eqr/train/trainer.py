@@ -10,16 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eqr.cpu.row_executor import RowExecutor
+from eqr.backends import Backend, Cpu
 from eqr.data import Batches, GeneratedStream
 from eqr.errors import UserError
 from eqr.model.reasoner import Reasoner
 from eqr.model.weights import require_shapes, shapes_of
+from eqr.tasks import task_named
 from eqr.train.distributed import World
-from eqr.train.parameters import FlatParameters
-from eqr.train.precision import computing
-from eqr.train.recipe import Recipe
-from eqr.train.rows import Rows
+from eqr.train.optimizer import FlatParameters
+from eqr.train.recipe import Recipe, computing
+from eqr.train.rows import TrainingRows
 from eqr.train.step import STATS, Objective, Sums
 
 
@@ -28,14 +28,14 @@ class NotFinite(UserError):
 
 
 @dataclass(frozen=True)
-class Wishes:
+class StopRequest:
     """Why a process would like the run to end; after a step, why any process does."""
 
     time_over: bool = False
     interrupted: bool = False
 
 
-NO_WISHES = Wishes()
+GO_ON = StopRequest()
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,13 @@ class StepResult:
 
     stats: dict[str, float]
     """Sums over the batch by the names in `STATS`, and the gradient's norm."""
-    wishes: Wishes
+    stop: StopRequest
     """Of all processes together, so that they end at the same step."""
 
 
-def row_executor(recipe: Recipe, device: torch.device) -> RowExecutor:
-    """Return what works on the rows of a recipe: its threads and cuts on cpu, one piece elsewhere."""
-    threads = recipe.threads if device.type == "cpu" else 1
-    return RowExecutor.for_model(recipe.model, workers=threads, rows_per_cut=recipe.rows_per_cut)
+def training_backend(recipe: Recipe, device: torch.device) -> Backend:
+    """Return what works on the rows of a recipe, with its threads and pieces."""
+    return Cpu.training(recipe.model, device, workers=recipe.threads, rows_per_cut=recipe.rows_per_cut)
 
 
 class Trainer:
@@ -64,9 +63,9 @@ class Trainer:
         *,
         world: World | None = None,
         device: torch.device | None = None,
-        executor: RowExecutor | None = None,
+        backend: Backend | None = None,
     ) -> None:
-        """`executor` works on the rows; None makes one with the recipe's threads and cuts."""
+        """`backend` works on the rows; None makes one with the recipe's threads and cuts."""
         self.recipe, self.stream = recipe, stream
         self.world, self.device = world or World(), device or torch.device("cpu")
         self.model = Reasoner(recipe.trained_model, seed=recipe.seed).to(self.device)
@@ -74,20 +73,28 @@ class Trainer:
         self.flat = FlatParameters(self.model)
         self.average = self.flat.vector.clone()
         self.memory = recipe.optimizer.start(self.flat)
-        self.rows = Rows.empty(self.world.share(recipe.rows), recipe.model, self.device)
+        self.rows = TrainingRows.empty(self.world.share(recipe.rows), recipe.model, self.device)
         self.step_number = 0
         self._refills = [len(self.rows)] * self.world.size
-        self._objective = Objective(recipe.schedule, recipe.halting, recipe.loss, recipe.rows)
-        self.executor = executor or row_executor(recipe, self.device)
+        task = task_named(recipe.data.task)
+        self._objective = Objective(recipe.schedule, recipe.halting, recipe.loss, task, recipe.rows)
+        self.backend = backend or training_backend(recipe, self.device)
         if recipe.compile:
             for stack in (self.model.stack, self.model.answer_stack):
                 if stack is not None:
                     stack.compile()
 
     def begin_with(self, weights: Reasoner) -> None:
-        """Take over the weights of a model of the same shapes, before the first step."""
+        """Take over the weights of a model of the same shapes, before the first step.
+
+        Families of groups may have other names: the first of theirs is the first of ours, and so on.
+        """
         try:
-            self.model.load_state_dict(weights.state_dict())
+            names = self.model.state_dict().keys()
+            given = weights.state_dict()
+            if len(given) == len(names):
+                given = type(given)(zip(names, given.values(), strict=True))
+            self.model.load_state_dict(given)
         except RuntimeError as error:
             reason = str(error).splitlines()[-1].strip()
             raise UserError(
@@ -96,19 +103,19 @@ class Trainer:
             ) from None
         self.average.copy_(self.flat.vector)
 
-    def step(self, wishes: Wishes = NO_WISHES) -> StepResult:
-        """Take one optimizer step; all processes learn of the wishes of each."""
-        with self.executor.alone():
-            return self._step(wishes)
+    def step(self, stop: StopRequest = GO_ON) -> StepResult:
+        """Take one optimizer step; all processes learn why any would stop."""
+        with self.backend.alone():
+            return self._step(stop)
 
-    def _step(self, wishes: Wishes) -> StepResult:
+    def _step(self, stop: StopRequest) -> StepResult:
         self._refill()
         number = self.step_number + 1
         with computing(self.recipe.precision, self.device):
             sums = self._objective.sums(
-                self.model, self.flat, self.executor, self.rows, self.depth_limit(number)
+                self.model, self.flat, self.backend, self.rows, self.depth_limit(number)
             )
-        gradient, stats, wishes = self._agree(sums, wishes)
+        gradient, stats, stop = self._agree(sums, stop)
         if not isfinite(stats["loss"] + stats["gradient_norm"]):
             raise NotFinite(
                 f"the loss is not finite at step {number} (loss {stats['loss']}, gradient norm "
@@ -123,7 +130,7 @@ class Trainer:
             identities, vectors = self.world.gather(self.rows.identities), self.world.gather(sums.vectors)
             self.recipe.identity_optimizer.step(self.model.identity_table, identities, vectors, factor)
         self.step_number = number
-        return StepResult(stats, wishes)
+        return StepResult(stats, stop)
 
     def depth_limit(self, step: int) -> int:
         """Return how many segments a trajectory may have at a step."""
@@ -197,15 +204,15 @@ class Trainer:
             self.rows.refill(halted, self.stream.take(count), self.recipe.seed, self.model)
         self.stream.skip(sum(self._refills[rank + 1 :]))
 
-    def _agree(self, sums: Sums, wishes: Wishes) -> tuple[Tensor, dict[str, float], Wishes]:
+    def _agree(self, sums: Sums, stop: StopRequest) -> tuple[Tensor, dict[str, float], StopRequest]:
         """Sum gradient and statistics over processes, and learn how many rows each will refill."""
         world, size = self.world, len(sums.gradient)
         if not self.recipe.schedule.carries:
             self.rows.halted.fill_(True)
         refills = torch.zeros(world.size, device=self.device)
         refills[world.rank] = self.rows.halted.sum()
-        asked = torch.tensor([wishes.time_over, wishes.interrupted], dtype=torch.float32, device=self.device)
-        gradient, rest = sums.gradient, torch.cat((sums.stats, asked, refills))
+        stops = torch.tensor([stop.time_over, stop.interrupted], dtype=torch.float32, device=self.device)
+        gradient, rest = sums.gradient, torch.cat((sums.stats, stops, refills))
         if world.size > 1:
             everything = world.sum(torch.cat((gradient, rest)))
             gradient, rest = everything[:size], everything[size:]
@@ -214,5 +221,5 @@ class Trainer:
         stats = dict(zip(STATS, numbers, strict=False))
         time_over, interrupted, *counts = numbers[len(STATS) :]
         self._refills = [int(count) for count in counts]
-        agreed = Wishes(time_over=time_over > 0, interrupted=interrupted > 0)
+        agreed = StopRequest(time_over=time_over > 0, interrupted=interrupted > 0)
         return gradient, {**stats, "gradient_norm": gradient_norm}, agreed

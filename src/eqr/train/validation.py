@@ -7,15 +7,16 @@ from typing import Any
 import torch
 
 from eqr.data import PuzzleSet, in_order
+from eqr.dynamics.iterate import unroll
 from eqr.errors import UserError, brief
 from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
-from eqr.solve.rollout import Dynamics, unroll
+from eqr.solve.rollout import Inference
+from eqr.tasks import task_named
 from eqr.train.distributed import World
-from eqr.train.loss import all_right
-from eqr.train.precision import computing
-from eqr.train.recipe import Precision
+from eqr.train.loss import Loss, all_right
+from eqr.train.recipe import Precision, computing
 
 EXACT = "exact@"
 ROWS = 128
@@ -46,7 +47,7 @@ class Score:
             raise UserError(
                 f"{brief(dict(data))} is no score: it has no puzzles, or no exact@DEPTH of theirs"
             )
-        return cls({int(depth): share for depth, share in exact.items()}, data["puzzles"])
+        return cls({int(depth): share for depth, share in exact.items()}, int(data["puzzles"]))
 
 
 def evaluate(
@@ -54,25 +55,27 @@ def evaluate(
     puzzles: PuzzleSet,
     depths: tuple[int, ...],
     *,
+    loss: Loss,
     count: int,
     seed: int,
     world: World,
     precision: Precision = Precision.FLOAT32,
 ) -> Score:
     """Run the first `count` puzzles to the greatest depth, from one start each, split over processes."""
-    dynamics = Dynamics(model, Budget(depth=max(depths), seed=seed))
-    count = min(count, len(puzzles))
+    inference = Inference(model, Budget(depth=max(depths), seed=seed), window=1)
+    count, task = min(count, len(puzzles)), task_named(puzzles.task)
     solved = torch.zeros(len(depths), dtype=torch.float64)
     chosen = puzzles.take(range(world.rank, count, world.size)) if count > world.rank else None
     for batch in in_order(chosen, ROWS) if chosen is not None else ():
         pairs = zip(batch.inputs, batch.identities.tolist(), strict=True)
         keys = [row_key(seed, puzzle, 0, identity) for puzzle, identity in pairs]
-        labels = torch.from_numpy(batch.labels).to(dynamics.device)
-        with torch.inference_mode(), computing(precision, dynamics.device):
-            rows = dynamics.begin(batch.inputs, keys, batch.identities)
-            for depth, step in enumerate(unroll(dynamics, rows), start=1):
+        labels = torch.from_numpy(batch.labels).to(inference.device)
+        with torch.inference_mode(), computing(precision, inference.device):
+            rows = inference.begin(batch.inputs, keys, batch.identities)
+            for depth, turn in enumerate(unroll(inference.dynamics, rows), start=1):
                 if depth in depths:
-                    right = all_right(step.advanced.reading, labels)
+                    inputs = torch.from_numpy(batch.inputs)
+                    right = all_right(turn.reading, loss.targets(task, inputs, labels, turn.reading))
                     solved[depths.index(depth)] += right.sum().double().cpu()
-    solved = world.sum(solved.float().to(dynamics.device)).cpu()
+    solved = world.sum(solved.float().to(inference.device)).cpu()
     return Score({depth: float(n) / count for depth, n in zip(depths, solved, strict=True)}, count)

@@ -29,37 +29,64 @@ export class Board {
     element.setAttribute("aria-label", `${task.title}, ${task.rows} rows, ${task.columns} columns`);
     element.setAttribute("aria-rowcount", task.rows);
     element.setAttribute("aria-colcount", task.columns);
-    const rows = [];
-    this.cells = [];
-    for (let row = 0; row < task.rows; row += 1) {
-      const line = document.createElement("div");
-      line.className = "line";
-      line.setAttribute("role", "row");
-      for (let column = 0; column < task.columns; column += 1) line.append(this.make(row, column));
-      rows.push(line);
-    }
-    element.replaceChildren(...rows);
+    const [height, width] = task.drawn;
+    element.style.setProperty("--columns", width);
+    element.style.setProperty("--rows", height);
+    this.cells = Array.from({ length: task.cells }, (_, cell) => this.make(cell));
+    const at = new Map(task.places.map((place, cell) => [place, cell]));
+    element.replaceChildren(
+      ...Array.from({ length: height }, (_, row) => {
+        const line = document.createElement("div");
+        line.className = "line";
+        line.setAttribute("role", "row");
+        for (let column = 0; column < width; column += 1) {
+          const cell = at.get(row * width + column);
+          line.append(cell === undefined ? hole() : this.cells[cell]);
+        }
+        return line;
+      }),
+    );
     this.cells[0].tabIndex = 0;
     this.paint(puzzle, null, new Set());
   }
 
-  make(row, column) {
+  make(number) {
     const { task } = this;
     const cell = document.createElement("div");
     cell.className = "cell";
     cell.setAttribute("role", "gridcell");
     cell.tabIndex = -1;
-    cell.dataset.cell = row * task.columns + column;
+    cell.dataset.cell = number;
+    const [row, column] = task.at(number);
     if (task.boxes) {
       const [boxRows, boxColumns] = task.boxes;
       if (row % boxRows === 0) cell.classList.add("box-top");
       if (column % boxColumns === 0) cell.classList.add("box-left");
     }
+    const apart = (other, area) => other !== undefined && area(other) !== area(number);
+    const [above, before] = [task.cellAt(row - 1, column), task.cellAt(row, column - 1)];
+    if (apart(above, (other) => task.areas[other])) cell.classList.add("box-top");
+    if (apart(before, (other) => task.areas[other])) cell.classList.add("box-left");
+    cell.classList.toggle("shaded", task.shaded.includes(number));
     const mark = document.createElement("span");
     mark.className = "mark";
     cell.append(mark);
-    this.cells.push(cell);
+    const cage = task.cages.find((cells) => cells.slice(0, -1).includes(number));
+    if (cage) cell.append(this.cage(cage, number, row, column));
     return cell;
+  }
+
+  /** The part of a cage's dashed line that runs in a cell; the first cell says what the cage comes to. */
+  cage(cage, number, row, column) {
+    const { task } = this;
+    const line = document.createElement("i");
+    line.className = "cage";
+    const sides = { top: [-1, 0], right: [0, 1], bottom: [1, 0], left: [0, -1] };
+    for (const [side, [down, right]] of Object.entries(sides)) {
+      if (!cage.includes(task.cellAt(row + down, column + right))) line.classList.add(side);
+    }
+    if (cage[0] === number) line.dataset.told = cage.at(-1);
+    return line;
   }
 
   /** Show the puzzle itself, with what is wrong in it. */
@@ -85,7 +112,9 @@ export class Board {
       const doubt = given || !confidence ? 0 : 1 - confidence[number];
       const symbol = task.symbol(token);
       cell.dataset.symbol = symbol;
-      cell.firstChild.textContent = task.kind === "maze" && "# o".includes(symbol) ? "" : token === task.blank ? "" : symbol;
+      cell.firstChild.textContent = task.kind === "maze" && "# o".includes(symbol) ? "" : token === task.blank ? "" : task.short(token);
+      const told = cell.querySelector("[data-told]");
+      if (told) told.textContent = tokens[told.dataset.told] === task.blank ? "" : task.short(tokens[told.dataset.told]);
       cell.classList.toggle("given", given);
       cell.classList.toggle("wrong", wrong.has(number));
       cell.style.setProperty("--doubt", doubt.toFixed(2));
@@ -131,11 +160,14 @@ export class Board {
     const { task } = this;
     const move = KEYS[event.key];
     if (move) {
-      const row = Math.floor(this.current / task.columns) + move[0];
-      const column = (this.current % task.columns) + move[1];
-      if (row >= 0 && row < task.rows && column >= 0 && column < task.columns) {
-        this.select(row * task.columns + column);
+      let [row, column] = task.at(this.current);
+      const [height, width] = task.drawn;
+      let next;
+      while (next === undefined && row >= 0 && row < height && column >= 0 && column < width) {
+        [row, column] = [row + move[0], column + move[1]]; // over holes
+        next = task.cellAt(row, column);
       }
+      if (next !== undefined) this.select(next);
     } else if (event.key === "Home" || event.key === "End") {
       const first = this.current - (this.current % task.columns);
       this.select(event.key === "Home" ? first : first + task.columns - 1);
@@ -179,6 +211,13 @@ export class Board {
     const number = this.cellAt(event);
     if (number !== null) this.put(this.stroke, number);
   }
+}
+
+function hole() {
+  const place = document.createElement("div");
+  place.className = "hole";
+  place.setAttribute("role", "presentation");
+  return place;
 }
 
 function flash(cell) {

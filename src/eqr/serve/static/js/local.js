@@ -2,7 +2,7 @@
 // a batch of starts instead of an engine; the same puzzle, seed and settings give the same answer.
 
 import { rowKey } from "./keys.js";
-import { halting, select } from "./rules.js";
+import { halting, select, settles } from "./rules.js";
 
 const GRAPHS = ["embed", "start", "cycle", "read"];
 const ABREAST = 8; // starts that race at once, as in eqr.solve.Budget
@@ -29,7 +29,7 @@ export class Local {
     const verifying = settings.select === "verified" && settings.breadth > 1 && task.judged;
     const wins = ({ halted, complete, tokens }) =>
       (settings.race && halted) || (verifying && complete && task.accepts(puzzle, tokens));
-    for (const starts of heats(settings.breadth, settings.race || verifying)) {
+    for (const starts of rounds(settings.breadth, settings.race || verifying)) {
       for await (const event of advance(model, puzzle, settings, starts, wins, signal)) {
         if (event.frame) yield event;
         else candidates.push(event.candidate);
@@ -45,7 +45,7 @@ export class Local {
       start: best.start,
       depth: best.depth,
       nfe: candidates.reduce((sum, { depth }) => sum + depth, 0),
-      halted: best.halted,
+      status: best.halted ? (settles(settings.halt) ? "settled" : "halted") : "out of segments",
       residual: best.residuals.at(-1),
       halt: best.halt,
       seconds: (performance.now() - began) / 1000,
@@ -60,11 +60,11 @@ function reason(task, puzzle, answer) {
   return task.kind === "maze" ? "the marks are no shortest path" : (task.problems(answer)[0]?.reason ?? "cells are left blank");
 }
 
-function heats(breadth, compete) {
+function rounds(breadth, compete) {
   const most = compete ? ABREAST : BATCH;
   const size = Math.ceil(breadth / Math.ceil(breadth / most));
   const all = Array.from({ length: breadth }, (_, start) => start);
-  return Array.from({ length: Math.ceil(breadth / size) }, (_, heat) => all.slice(heat * size, (heat + 1) * size));
+  return Array.from({ length: Math.ceil(breadth / size) }, (_, round) => all.slice(round * size, (round + 1) * size));
 }
 
 async function open(folder) {

@@ -20,7 +20,9 @@ const state = { models: [], model: null, task: null, puzzle: null, film: null, s
 
 function choose(name, packed) {
   stop();
-  state.model = state.models.find((model) => model.name === name) ?? state.models[0];
+  const named = (wanted) => state.models.find((model) => model.name === wanted);
+  const usual = () => state.models.find(({ task }) => task.name === "sudoku-9x9");
+  state.model = named(name) ?? named("sudoku-9x9-hard") ?? usual() ?? state.models[0];
   state.task = new Task(state.model.task);
   $("task").value = state.model.name;
   settings.fit(state.model);
@@ -86,7 +88,7 @@ function edit(puzzle) {
   for (const button of $("examples").children) {
     button.setAttribute("aria-pressed", state.task.text(state.task.parse(button.dataset.puzzle).tokens ?? []) === text);
   }
-  verdict("", "Nothing has run yet", "Write a puzzle or take an example, then press Solve.");
+  verdict("", "Nothing has run yet", "Write a puzzle or take an example, then press Solve or Enter.");
   drawPlot($("plot"), new Film(puzzle), { segment: 0, shown: 0 });
   remember();
 }
@@ -94,7 +96,7 @@ function edit(puzzle) {
 function judge(problems) {
   board.write(state.puzzle, new Set(problems.flatMap(({ cells }) => cells)));
   const [first, ...others] = problems.map(({ reason }) => reason);
-  const more = others.length ? `; and ${others.length} more` : "";
+  const more = others.length ? `; ${others.length} more ${others.length > 1 ? "problems" : "problem"}` : "";
   $("trouble").textContent = first ? `${first[0].toUpperCase()}${first.slice(1)}${more}.` : "";
   $("solve").disabled = problems.length > 0;
 }
@@ -200,7 +202,10 @@ function showSegment() {
   if (frame) board.watch(frame, film.changed(start, segment));
   drawPlot($("plot"), film, { segment, shown: start, chosen: film.answer?.start, tolerance: settings.tolerance });
   showStarts();
-  if (!film.answer && !film.failed) verdict("busy", "Thinking", `Segment ${segment}`);
+  if (film.failed) return;
+  if (!film.answer) verdict("busy", "Thinking", `Segment ${segment}`);
+  else if (segment >= film.length) sayAnswer();
+  else verdict("", `Segment ${segment} of ${film.length}`, "Not the answer yet: the board as it was on the way.");
 }
 
 function showStarts() {
@@ -217,7 +222,7 @@ function showStarts() {
       button.dataset.start = start;
       const canvas = document.createElement("canvas");
       canvas.width = 180;
-      canvas.height = Math.round((180 * task.rows) / task.columns);
+      canvas.height = Math.round((180 * task.drawn[0]) / task.drawn[1]);
       const label = document.createElement("span");
       label.append(document.createElement("span"), document.createElement("span"));
       label.firstChild.className = "heard"; // the number alone says enough to those who see the row
@@ -229,7 +234,7 @@ function showStarts() {
     drawGrid(button.firstChild.getContext("2d"), task, film.puzzle, frame, 180, colours);
     const chosen = film.answer?.start === start ? " ✓" : "";
     const [said, seen] = button.lastChild.children;
-    said.textContent = chosen ? "Believed start " : "Start ";
+    said.textContent = chosen ? "Chosen start " : "Start ";
     seen.textContent = frame ? `${start + 1}: ${frame.residual.toPrecision(2)}${chosen}` : `${start + 1}`;
     button.setAttribute("aria-pressed", start === state.start);
   }
@@ -252,18 +257,23 @@ function showAnswer() {
   if (!state.followed) state.start = answer.start;
   state.followed = true;
   showSegment();
+  $("gif").disabled = $("svg").disabled = false;
+}
+
+function sayAnswer() {
+  const { answer } = state.film;
   const word = state.task.judged ? "Solved" : "Answered";
   const headline = answer.valid ? word : "Not solved";
-  const stopped = answer.halted ? "It halted by itself." : "It ran out of depth.";
+  const stopped = { settled: "It settled.", halted: "Its rule halted it." }[answer.status] ?? "It ran out of segments.";
   const why = answer.reason ? `${answer.reason[0].toUpperCase()}${answer.reason.slice(1)}. ` : "";
-  const starts = state.film.starts.size > 1 ? ` Start ${answer.start + 1} is believed.` : "";
-  verdict(answer.valid ? "solved" : "failed", headline, `${why}${stopped}${starts}`, [
+  const starts = state.film.starts.size > 1 ? ` Start ${answer.start + 1} is chosen.` : "";
+  const note = answer.note ? ` Note: ${answer.note}.` : "";
+  verdict(answer.valid ? "solved" : "failed", headline, `${why}${stopped}${starts}${note}`, [
     ["depth", answer.depth],
     ["NFE", answer.nfe],
     ["residual", answer.residual.toPrecision(2)],
     ["milliseconds", (1000 * answer.seconds).toFixed(answer.seconds < 0.1 ? 1 : 0)],
   ]);
-  $("gif").disabled = $("svg").disabled = false;
 }
 
 function verdict(kind, headline, detail, facts = []) {
@@ -371,6 +381,10 @@ function connect() {
     if (event.target.closest?.("input, textarea, dialog")) return;
     const error = takeText(event.clipboardData.getData("text"));
     if (error) $("trouble").textContent = `Pasted text: ${error}.`;
+  });
+  addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.target.closest?.("a, button, select, textarea, dialog")) return;
+    if (!$("solve").disabled && !state.run) solve();
   });
   addEventListener("hashchange", recall);
 }

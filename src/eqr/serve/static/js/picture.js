@@ -28,13 +28,13 @@ export function pageColours() {
 
 /** Draw one grid into a canvas context of `size` pixels across. */
 export function drawGrid(context, task, puzzle, frame, size, colours = COLOURS) {
-  const step = size / task.columns;
+  const step = size / task.drawn[1];
   const small = step < 12; // too small for letters
   context.fillStyle = colours.paper;
-  context.fillRect(0, 0, size, step * task.rows);
+  context.fillRect(0, 0, size, step * task.drawn[0]);
   for (let cell = 0; cell < task.cells; cell += 1) {
     const { token, given, doubt } = cellOf(task, puzzle, frame, cell);
-    const [x, y] = [(cell % task.columns) * step, Math.floor(cell / task.columns) * step];
+    const [x, y] = [task.at(cell)[1] * step, task.at(cell)[0] * step];
     const symbol = task.symbol(token);
     const fill = background(task, symbol, token, colours);
     if (fill || doubt > 0.02) {
@@ -56,11 +56,11 @@ export function drawGrid(context, task, puzzle, frame, size, colours = COLOURS) 
 
 function rules(context, task, step, colours) {
   const [boxRows, boxColumns] = task.boxes ?? [0, 0];
-  for (let number = 0; number <= task.columns; number += 1) {
-    rule(context, colours, boxColumns && number % boxColumns === 0, number * step, 0, number * step, task.rows * step);
+  for (let number = 0; number <= task.drawn[1]; number += 1) {
+    rule(context, colours, boxColumns && number % boxColumns === 0, number * step, 0, number * step, task.drawn[0] * step);
   }
-  for (let number = 0; number <= task.rows; number += 1) {
-    rule(context, colours, boxRows && number % boxRows === 0, 0, number * step, task.columns * step, number * step);
+  for (let number = 0; number <= task.drawn[0]; number += 1) {
+    rule(context, colours, boxRows && number % boxRows === 0, 0, number * step, task.drawn[1] * step, number * step);
   }
 }
 
@@ -92,16 +92,16 @@ function letterOf(task, symbol, token) {
 
 /** The whole film of a start as a GIF. */
 export function gif(task, film, start, hundredths = 18) {
-  const step = Math.max(8, Math.round(360 / task.columns));
+  const step = Math.max(8, Math.round(360 / task.drawn[1]));
   const canvas = document.createElement("canvas");
-  [canvas.width, canvas.height] = [step * task.columns + 1, step * task.rows + 1];
+  [canvas.width, canvas.height] = [step * task.drawn[1] + 1, step * task.drawn[0] + 1];
   const context = canvas.getContext("2d", { willReadFrequently: true });
   const picture = new Gif(canvas.width, canvas.height);
   const last = film.starts.get(start).length - 1;
   for (let segment = 0; segment <= last; segment += 1) {
     context.fillStyle = COLOURS.paper;
     context.fillRect(0, 0, canvas.width, canvas.height);
-    drawGrid(context, task, film.puzzle, film.at(start, segment), step * task.columns);
+    drawGrid(context, task, film.puzzle, film.at(start, segment), step * task.drawn[1]);
     const delay = segment === last ? LAST_FRAME : hundredths;
     picture.add(context.getImageData(0, 0, canvas.width, canvas.height).data, delay);
   }
@@ -113,13 +113,13 @@ export function svg(task, film, start, seconds = 0.18) {
   const step = 40;
   const last = film.starts.get(start).length - 1;
   const duration = (last * seconds + 2).toFixed(2);
-  const [width, height] = [step * task.columns, step * task.rows];
+  const [width, height] = [step * task.drawn[1], step * task.drawn[0]];
   const parts = [`<rect width="${width}" height="${height}" fill="${COLOURS.paper}"/>`];
   for (let segment = 0; segment <= last; segment += 1) {
     const cells = [];
     for (let cell = 0; cell < task.cells; cell += 1) {
       const { token, given, doubt } = cellOf(task, film.puzzle, film.at(start, segment), cell);
-      const [x, y] = [(cell % task.columns) * step, Math.floor(cell / task.columns) * step];
+      const [x, y] = [task.at(cell)[1] * step, task.at(cell)[0] * step];
       const symbol = task.symbol(token);
       const fill = background(task, symbol, token) ?? (doubt > 0.02 ? COLOURS.doubt : null);
       const opacity = background(task, symbol, token) ? 1 - 0.75 * doubt : doubt;
@@ -146,11 +146,11 @@ export function svg(task, film, start, seconds = 0.18) {
 function svgRules(task, step, width, height) {
   const [boxRows, boxColumns] = task.boxes ?? [0, 0];
   const lines = [];
-  for (let number = 0; number <= task.columns; number += 1) {
+  for (let number = 0; number <= task.drawn[1]; number += 1) {
     const strong = boxColumns && number % boxColumns === 0;
     lines.push(`<path d="M${number * step} 0V${height}" stroke="${strong ? COLOURS.strong : COLOURS.line}" stroke-width="${strong ? 2 : 1}"/>`);
   }
-  for (let number = 0; number <= task.rows; number += 1) {
+  for (let number = 0; number <= task.drawn[0]; number += 1) {
     const strong = boxRows && number % boxRows === 0;
     lines.push(`<path d="M0 ${number * step}H${width}" stroke="${strong ? COLOURS.strong : COLOURS.line}" stroke-width="${strong ? 2 : 1}"/>`);
   }

@@ -1,5 +1,5 @@
-// When a row stops and which start to believe, for solving without a server; the meaning and the spelling are
-// those of eqr.solve.halting and eqr.solve.selection.
+// When a row stops and how to choose among starts, for solving without a server; the meaning and the spelling are
+// those of eqr.dynamics.halting and eqr.solve.selection.
 
 /** Read `head`, `residual:0.02:2`, `a+b` (both), `a/b` (either) or `never`; returns a maker of per-row rules. */
 export function halting(text) {
@@ -38,6 +38,11 @@ export function halting(text) {
     default:
       throw new Error(`unknown halting rule “${text}”`);
   }
+}
+
+/** Whether what the rule halts has an answer or a state that stays as it is. */
+export function settles(text) {
+  return text.split("/").every((all) => all.split("+").some((rule) => /^(residual|stable)\b/.test(rule)));
 }
 
 function inARow(patience, isCalm) {

@@ -3,6 +3,7 @@
 const HALTS = [
   ["head", "it says it is done"],
   ["head+stable:1", "it says so and the answer stands"],
+  ["head+stable:1/stable:64", "… or the answer stands for 64"],
   ["head+stable:3", "… for three segments"],
   ["residual:0.02", "the state is calm"],
   ["never", "the depth is used up"],

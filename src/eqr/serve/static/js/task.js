@@ -7,6 +7,10 @@ export class Task {
   constructor(about) {
     Object.assign(this, about); // name, title, rows, columns, symbols, kind, boxes, fixed, words
     this.cells = this.rows * this.columns;
+    this.drawn ??= [this.rows, this.columns];
+    if (!this.places?.length) this.places = Array.from({ length: this.cells }, (_, cell) => cell);
+    this.cellsAt = new Map(this.places.map((place, cell) => [place, cell]));
+    for (const name of ["areas", "shaded", "cages"]) this[name] ??= [];
     this.keeps = new Set([...this.fixed].map((symbol) => this.token(symbol)));
     this.blank = this.token(this.empty);
     this.units = this.kind === "sudoku" ? sudokuUnits(this) : [];
@@ -33,8 +37,27 @@ export class Task {
     return new Uint8Array(this.cells).fill(this.blank);
   }
 
+  /** Row and column where a cell is drawn. */
+  at(cell) {
+    const place = this.places[cell];
+    return [Math.floor(place / this.drawn[1]), place % this.drawn[1]];
+  }
+
+  /** The cell drawn there, undefined if there is none. */
+  cellAt(row, column) {
+    if (row < 0 || column < 0 || column >= this.drawn[1]) return undefined;
+    return this.cellsAt.get(row * this.drawn[1] + column);
+  }
+
   place(cell) {
-    return `row ${Math.floor(cell / this.columns) + 1}, column ${(cell % this.columns) + 1}`;
+    const [row, column] = this.at(cell);
+    return `row ${row + 1}, column ${column + 1}`;
+  }
+
+  /** A token as it stands in a cell: what its symbol is called, if that is short. */
+  short(token) {
+    const word = this.word(token);
+    return this.kind === "symbols" && word.length < 4 && token !== PAD ? word : this.symbol(token);
   }
 
   /** What a symbol is called, for people who hear the page. */

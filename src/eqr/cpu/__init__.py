@@ -1,1 +1,0 @@
-"""What makes a small model fast on a CPU: kernels compiled for this machine. The model itself is plain."""

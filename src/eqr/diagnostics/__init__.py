@@ -1,0 +1,1 @@
+"""Diagnostics: what a model does inside, from traces to landscapes, stability and training."""

@@ -1,1 +1,0 @@
-"""Measuring: candidates tables, metrics, cost, diagnostics and figures."""

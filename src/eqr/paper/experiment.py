@@ -1,0 +1,290 @@
+"""`Experiment`: one table or figure of the paper as data, and `Claim`: what the paper says it shows.
+
+A cell of the table belongs to a row and a column. Its recipe is the column's setting at the chosen scale,
+changed by the row; its number is what the column's measurement gives. A row says in words of `plan.py` what
+the paper says about it, and building a recipe that is not so is an error.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from eqr.paper.measurement import AnyMeasurement, Solve, named
+from eqr.value import Value
+
+Scale = Literal["lab", "paper"]
+Property = bool | int | float | str
+
+
+Changes = Mapping[str, Any]
+"""Values of a recipe's fields, by dotted name; a later one is made on top of those before it."""
+NO_CHANGES: Changes = {}
+
+
+class Setting(Value):
+    """A recipe by name and changes to it."""
+
+    recipe: str
+    changes: Changes = NO_CHANGES
+
+    def plus(self, changes: Changes) -> "Setting":
+        """Return it with more changes."""
+        return self.replace(changes={**self.changes, **changes})
+
+
+class Column(Value):
+    """One number per row."""
+
+    name: str
+    metric: str = "exact"
+    measurement: AnyMeasurement = Solve()
+    at: tuple[int, int] | None = None
+    """Depth and breadth at which the number is read; the measurement's own unless given."""
+    percent: bool = True
+    digits: int = 1
+    lab: Setting | None = None
+    """Instead of the experiment's, where columns differ in task."""
+    paper: Setting | None = None
+    seeds: PositiveInt | None = None
+    """Instead of the experiment's, where the lab's runs of a column are cheaper or dearer."""
+
+
+class Row(Value):
+    """One line of the table."""
+
+    name: str
+    changes: Changes = NO_CHANGES
+    """What this row is, at either scale; the two kinds of changes below are of one scale only."""
+    variants: tuple[str, ...] = ()
+    """Variants of `eqr.recipes` by name, applied before the changes: `trm`, `07-segmented`."""
+    lab: Setting | None = None
+    """Instead of the experiment's and the column's."""
+    lab_changes: Changes = NO_CHANGES
+    paper: Setting | None = None
+    paper_changes: Changes = NO_CHANGES
+    measurement: Solve | None = None
+    """The row's own budget, instead of the column's."""
+    start: str | None = None
+    """`random` for a model that was trained from a fixed start."""
+    metric: str | None = None
+    at: tuple[int, int] | None = None
+    only: tuple[str, ...] | None = None
+    """The columns that this row has; all unless given."""
+    says: Mapping[str, Property] = Field(default_factory=dict)
+    """What the paper says about the row, checked against the recipe."""
+    published: Mapping[str, int | float | str] = Field(default_factory=dict)
+    """The printed number by column."""
+    series: str | None = None
+    """The line of a figure that the row belongs to."""
+    seeds: PositiveInt | None = None
+    """Instead of the column's and the experiment's, where the lab's runs of a row are dearer."""
+
+
+Drawing = Literal["bars", "lines", "points", "heat", "grids", "landscapes", "trajectory", "none"]
+
+
+class Picture(Value):
+    """How an experiment's table is drawn."""
+
+    kind: Drawing = "bars"
+    x: str | None = None
+    """Column on the horizontal axis, for points."""
+    y: str | None = None
+    x_label: str = ""
+    y_label: str = "exact accuracy (%)"
+    log_x: bool = False
+    columns: tuple[str, ...] | None = None
+    """The columns drawn; all unless given."""
+
+
+class Experiment(Value):
+    """A table or figure: the question, what is compared, what was printed, and its form on two cores."""
+
+    item: str
+    title: str
+    question: str
+    lab: Setting
+    paper: Setting | None = None
+    """None where the paper's scale has nothing to train."""
+    regime: str
+    """The lab form, and why the effect can show in it."""
+    rows: tuple[Row, ...]
+    columns: tuple[Column, ...]
+    seeds: PositiveInt = 3
+    first_seed: NonNegativeInt = 0
+    """The recipe's seed of the seed that tables call 0."""
+    minutes: PositiveFloat
+    """Core-minutes to expect beyond runs that other items share."""
+    picture: Picture = Picture()
+    note: str = ""
+    """What a reader of the table should know."""
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        names, columns = [row.name for row in self.rows], [column.name for column in self.columns]
+        for kind, found in (("row", names), ("column", columns)):
+            twice = [name for name in found if found.count(name) > 1]
+            if twice:
+                raise ValueError(f"{self.item} has two {kind}s {twice[0]!r}")
+        for row in self.rows:
+            for name in {*row.published, *(row.only or ())}:
+                if name not in columns:
+                    raise ValueError(f"{self.item}, row {row.name!r}: no column {name!r}")
+        return self
+
+    def cells(self) -> list["Cell"]:
+        """Return every cell, row by row."""
+        return [
+            Cell(experiment=self, row=row, column=column)
+            for row in self.rows
+            for column in self.columns
+            if row.only is None or column.name in row.only
+        ]
+
+
+class Cell(Value):
+    """A row and a column of an experiment."""
+
+    experiment: Experiment
+    row: Row
+    column: Column
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds the cell is a mean over at lab scale, where a run is trained for it."""
+        return self.row.seeds or self.column.seeds or self.experiment.seeds
+
+    @property
+    def name(self) -> str:
+        """The cell in contrasts: `item | row | column`."""
+        return f"{self.experiment.item} | {self.row.name} | {self.column.name}"
+
+    @property
+    def unit(self) -> str:
+        """Of the number."""
+        return "%" if self.column.percent else ""
+
+    def measurement(self, *, smoke: bool = False) -> AnyMeasurement:
+        """Return what is measured: the column's measurement, within the row's budget where it has one."""
+        found, own = self.column.measurement, self.row.measurement
+        if isinstance(found, Solve):
+            found = found if own is None else own.replace(split=found.split)
+            found = found if self.row.start is None else found.replace(start=self.row.start)
+        return found.smoke() if smoke else found
+
+    def number(self, *, smoke: bool = False) -> str:
+        """Return the name of the number that the cell shows."""
+        measurement = self.measurement(smoke=smoke)
+        if not isinstance(measurement, Solve):
+            return self.column.metric
+        whole = (measurement.depth, measurement.breadth)
+        depth, breadth = map(min, self.row.at or self.column.at or whole, whole)
+        return named(self.row.metric or self.column.metric, depth, breadth)
+
+    def setting(self, scale: Scale) -> Setting | None:
+        """Return the recipe that the row's variants and changes apply to."""
+        if scale == "lab":
+            return self.row.lab or self.column.lab or self.experiment.lab
+        return self.row.paper or self.column.paper or self.experiment.paper
+
+    def changes(self, scale: Scale) -> Changes:
+        """Return the row's changes, those of the scale last."""
+        return {**self.row.changes, **(self.row.lab_changes if scale == "lab" else self.row.paper_changes)}
+
+
+class Contrast(Value):
+    """A sum of cells, seed by seed, whose mean is asked to lie on one side of a number, or within two."""
+
+    plus: tuple[str, ...]
+    """Cells as `item | row | column`."""
+    minus: tuple[str, ...] = ()
+    above: float | None = None
+    below: float | None = None
+    """Together with `above`: within the two."""
+    says: str = ""
+    """In words, where the cells do not say it all."""
+
+    @model_validator(mode="after")
+    def _is_bounded(self) -> Self:
+        if self.above is None and self.below is None:
+            raise ValueError("a contrast needs a bound: above, below or both")
+        return self
+
+    @property
+    def text(self) -> str:
+        """The contrast as one line."""
+        cells = " + ".join(f"[{cell}]" for cell in self.plus) + "".join(f" - [{cell}]" for cell in self.minus)
+        if self.above is not None and self.below is not None:
+            return f"{self.above:g} < {cells} < {self.below:g}"
+        return f"{cells} > {self.above:g}" if self.above is not None else f"{cells} < {self.below:g}"
+
+    @property
+    def items(self) -> set[str]:
+        """The experiments it needs."""
+        return {cell.split(" | ")[0] for cell in (*self.plus, *self.minus)}
+
+
+class Check(Value):
+    """What must hold of a regime before a contrast can show anything: a mean over seeds, within bounds."""
+
+    cell: str
+    minus: str | None = None
+    low: float
+    high: float
+    says: str
+
+    @property
+    def cells(self) -> set[str]:
+        """The cells it needs."""
+        return {self.cell} if self.minus is None else {self.cell, self.minus}
+
+
+class ClaimTest(Value):
+    """How a claim is decided for one operator."""
+
+    operator: str
+    primary: Contrast
+    secondary: tuple[Contrast, ...] = ()
+    checks: tuple[Check, ...]
+    of_interest: PositiveFloat
+    """The smallest effect that would matter, in the contrast's unit: less than it either way is none."""
+    unit: str = "points"
+    paper: float | None = None
+    """The primary contrast in the paper's own numbers."""
+    log: bool = False
+    """Whether logarithms of cells are compared, seed by seed."""
+    unreached: float | None = None
+    """What a cell counts as where it has no value for a seed that others have."""
+    peers: bool = False
+    """Whether the primary contrast compares how well two things tell what is solved, as AUROC: other seeds'
+    successes on the puzzles of the plus cell, and the ratings in the minus cell."""
+
+    @property
+    def compared(self) -> set[str]:
+        """The cells of its contrasts."""
+        contrasts = (self.primary, *self.secondary)
+        return {cell for contrast in contrasts for cell in (*contrast.plus, *contrast.minus)}
+
+    @property
+    def cells(self) -> set[str]:
+        """The cells it needs."""
+        return self.compared.union(*(check.cells for check in self.checks))
+
+
+class Claim(Value):
+    """What the paper claims, in plain words, and a test for each operator."""
+
+    item: str
+    says: str
+    tests: tuple[ClaimTest, ...]
+
+    @property
+    def items(self) -> list[str]:
+        """The experiments it needs."""
+        return sorted({cell.split(" | ")[0] for test in self.tests for cell in test.cells}, key=item_order)
+
+
+def item_order(name: str) -> tuple[int, int]:
+    """Sort tables, figures, studies, claims and questions, each by number."""
+    return "TFECQ".index(name[0]), int(name[1:])

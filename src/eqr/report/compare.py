@@ -1,0 +1,258 @@
+"""Several runs side by side, at equal budgets, on the same puzzles from the same numbered starts.
+
+Differences are paired: what counts is how each puzzle fares under one run and under another, so that puzzles
+which all runs solve, or none does, do not blur them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eqr import __version__
+from eqr.diagnostics.scaling import TOP
+from eqr.diagnostics.traces import Traces, run_traces
+from eqr.errors import UserError
+from eqr.figures import accuracy_against_cost
+from eqr.files import new_file, write_json
+from eqr.report.page import (
+    Fact,
+    ReportPicture,
+    Section,
+    Sheet,
+    decimals,
+    export,
+    percent,
+    plain,
+    render,
+    scaled,
+)
+from eqr.report.sections import training
+from eqr.report.source import ReportPlan, Source, open_source
+from eqr.result import Result
+from eqr.results.costs import equivalent_layers, flops
+from eqr.results.metrics import MEAN, outcomes
+from eqr.results.statistics import average, expected_of_lowest, powers_of_two, share
+
+Place = tuple[int, int]
+"""A budget: depth and breadth."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What several runs reach on the same puzzles."""
+
+    task: str
+    split: str
+    puzzles: int
+    sources: list[Source]
+    names: list[str]
+    rows: list[Result]
+    """Of each run (`item`) at each budget, and how it differs from the first run there."""
+
+    @property
+    def same_segments(self) -> bool:
+        """Whether a segment means as many layers in every run, so that NFE compares their cost."""
+        return len({source.reasoner.config.layers_per_segment for source in self.sources}) == 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the numbers as plain data."""
+        return {
+            "task": self.task,
+            "split": self.split,
+            "puzzles": self.puzzles,
+            "runs": [str(source.folder) for source in self.sources],
+            "rows": [row.to_json() for row in self.rows],
+        }
+
+
+def compare(
+    runs: Sequence[Path],
+    plan: ReportPlan | None = None,
+    *,
+    data: Path | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+) -> Comparison:
+    """Measure runs at depths in powers of two, one start each and all starts; the first is the reference.
+
+    Without `data` the runs must have been trained on the same puzzles, whose test split (else validation) is
+    used. Candidates are kept in each run's `report/cache`, where a report of the same size finds them too.
+    """
+    if len(runs) < 2:
+        raise UserError(f"{len(runs)} run given: a comparison needs at least two")
+    plan = plan or ReportPlan()
+    sources = [open_source(run, plan, data=data, device=device) for run in runs]
+    _same_puzzles(sources)
+    scores = []
+    for source in sources:
+        budget = plan.budget(source.reasoner.config)
+        cache = source.folder / "report" / "cache"
+        scores.append(_scores(run_traces(source.reasoner, source.puzzles, budget, cache, quiet=quiet)))
+    names = _names(runs)
+    rows = [
+        row
+        for name, source, score in zip(names, sources, scores, strict=True)
+        for row in _rows(name, source, score, None if score is scores[0] else scores[0])
+    ]
+    first = sources[0]
+    return Comparison(
+        task=first.puzzles.task,
+        split=first.split,
+        puzzles=len(first.puzzles),
+        sources=sources,
+        names=names,
+        rows=rows,
+    )
+
+
+def _same_puzzles(sources: Sequence[Source]) -> None:
+    first = sources[0]
+    for other in sources[1:]:
+        if other.puzzles.digest != first.puzzles.digest:
+            raise UserError(
+                f"{first.folder} and {other.folder} have different {first.split} puzzles ({first.data}, "
+                f"{other.data}); name those to compare on with --data DIR"
+            )
+
+
+def _names(runs: Sequence[Path]) -> list[str]:
+    """Call runs by their folders' names, by whole paths where these are equal."""
+    names = [run.resolve().name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run) for run in runs]
+
+
+def _scores(traces: Traces) -> dict[Place, NDArray[np.float64]]:
+    """Return the accuracy on each puzzle by budget: over starts, and of Top-1 converged among all of them."""
+    found: dict[Place, NDArray[np.float64]] = {}
+    for depth in powers_of_two(traces.depth):
+        scored = outcomes(traces.at(depth), traces.puzzles, traces.task, [])
+        for breadth in sorted({1, traces.breadth}):
+            found[depth, breadth] = expected_of_lowest(scored.costs, scored.right, breadth)
+    return found
+
+
+def _rows(
+    name: str,
+    source: Source,
+    scores: dict[Place, NDArray[np.float64]],
+    reference: dict[Place, NDArray[np.float64]] | None,
+) -> list[Result]:
+    config, rows = source.reasoner.config, list[Result]()
+    for (depth, breadth), values in scores.items():
+        nfe, rule = depth * breadth, MEAN if breadth == 1 else TOP
+        where: dict[str, Any] = {"item": name, "rule": rule, "depth": depth, "breadth": breadth}
+        rows.append(Result.of("exact", share(values), **where))
+        numbers = {
+            "nfe": nfe,
+            "equivalent layers": equivalent_layers(config, nfe),
+            "flops": flops(config, nfe),
+            "parameters": source.reasoner.parameter_count(),
+        }
+        if reference is not None and (depth, breadth) in reference:
+            apart = values - reference[depth, breadth]
+            rows.append(Result.of("difference", average(apart), **where))
+            numbers |= {"better": int((apart > 0).sum()), "worse": int((apart < 0).sum())}
+        rows += [Result(metric=metric, value=value, **where) for metric, value in numbers.items()]
+    return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenComparison:
+    """Where a comparison lies on disk."""
+
+    folder: Path
+    page: Path
+    files: list[Path]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {"page": str(self.page), "files": [str(path) for path in self.files]}
+
+
+def write_comparison(found: Comparison, page: Path) -> WrittenComparison:
+    """Write the page, and beside it in a folder of its name the figure, the table and the numbers."""
+    folder, (sheet, picture) = page.with_suffix(""), parts(found)
+    curves = [training(source, name) for name, source in zip(found.names, found.sources, strict=True)]
+    figures, tables = export(folder, [sheet, picture, *(part for curve in curves for part in curve.parts)])
+    numbers = folder / "comparison.json"
+    write_json(numbers, found.to_json())
+    section = Section(
+        title="At equal budgets",
+        text="The same puzzles and the same numbered starts for every run. Differences are those to the "
+        "first run on each puzzle, averaged; their intervals are bootstraps over puzzles.",
+        parts=[picture],
+    )
+    facts = [
+        Fact("Task", f"{found.task}, {found.puzzles:,} {found.split} puzzles"),
+        *(Fact(name, str(source.folder)) for name, source in zip(found.names, found.sources, strict=True)),
+        Fact("Made by", f"eqr {__version__}"),
+    ]
+    command = f"eqr compare {' '.join(str(source.folder) for source in found.sources)}"
+    with new_file(page) as temporary:
+        title = f"{found.task}: {' and '.join(found.names)}"
+        text = render(title, facts, sheet, [section, *curves], {command: ["the table"]})
+        temporary.write_text(text, encoding="utf-8")
+    return WrittenComparison(folder=folder, page=page, files=[*figures, *tables, numbers])
+
+
+def parts(found: Comparison) -> tuple[Sheet, ReportPicture]:
+    """Return the table and the figure of a comparison."""
+    setting = f"{found.puzzles:,} {found.split} puzzles of {found.task}."
+    cost = "NFE: segments per puzzle, all starts" if found.same_segments else "equivalent layers per puzzle"
+    sheet = Sheet.of(
+        "comparison",
+        f"Exact accuracy with 95% intervals, and paired differences to {found.names[0]} in points. {setting}",
+        found.rows,
+        ("item", "depth", "breadth"),
+        {
+            "item": ("run", plain),
+            "depth": ("D", plain),
+            "breadth": ("B", plain),
+            "exact": ("exact", percent),
+            "exact low": ("95% from", percent),
+            "exact high": ("to", percent),
+            "difference": ("difference", points),
+            "difference low": ("95% from", points),
+            "difference high": ("to", points),
+            "better": ("better on", plain),
+            "worse": ("worse on", plain),
+            "equivalent layers": ("eq. layers", decimals(0)),
+            "flops": ("FLOPs", scaled("FLOP")),
+            "parameters": ("parameters", plain),
+        },
+    )
+    picture = ReportPicture(
+        name="comparison",
+        figure=accuracy_against_cost(
+            found.rows, metric="nfe" if found.same_segments else "equivalent layers", cost=cost
+        ),
+        caption=f"Share of puzzles wrong against cost, by depth in powers of two. Bands: 95% over puzzles. "
+        f"{setting}",
+        alt=f"Lines of {' and '.join(found.names)}: share of puzzles wrong against cost.",
+    )
+    return sheet, picture
+
+
+def points(share: float | None) -> str:
+    """Write a difference of shares in percentage points, with its sign."""
+    return "–" if share is None else f"{100 * share:+.1f}"
+
+
+def as_text(found: Comparison) -> str:
+    """Return the table for a terminal."""
+    sheet, _ = parts(found)
+    shown = [[*sheet.headings[:11]], *(cells[:11] for cells in sheet.cells)]
+    widths = [max(len(cells[column]) for cells in shown) for column in range(11)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if column == 0 else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        ).rstrip()
+        for cells in shown
+    ]
+    head = f"{found.task}, {found.puzzles:,} {found.split} puzzles; differences to {found.names[0]} in points"
+    return "\n".join([head, "", *lines])

@@ -1,0 +1,1 @@
+"""Results: the candidates table on disk, metrics from it, and their intervals."""
