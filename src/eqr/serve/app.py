@@ -39,7 +39,7 @@ from eqr.serve.messages import (
 from eqr.serve.metrics import Metrics
 from eqr.serve.problems import Json, Problem, documented, fault, install
 from eqr.serve.service import Event, Pace, Pending, Service
-from eqr.solve import Budget, Refused, Session, rollout
+from eqr.solve import Budget, Refused, Session, Solver
 from eqr.solve.engine import SLOTS
 from eqr.tasks.base import Task
 
@@ -78,9 +78,9 @@ class Services:
         }
         self.cards = [model_card(model.name, model.reasoner, model.task, limits) for model in models]
         for model, about in zip(models, self.cards, strict=True):
-            # kernels are compiled on first use: before the first client comes, not while it waits
-            tokens = model.task.parse(about["examples"][0]["puzzle"])
-            rollout(model.reasoner, tokens[None], Budget(depth=1))
+            # what is compiled on first use, the task's own checks too: before a client waits for it
+            solver = Solver(model.reasoner, task=model.task, budget=Budget(depth=1))
+            solver.solve(about["examples"][0]["puzzle"]).to_json(0)
         self.metrics = Metrics(self.by_model.values())
         self.closing = False
 

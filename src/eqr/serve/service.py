@@ -219,6 +219,8 @@ class Service:
         try:
             with self.session.engine.backend.alone():  # once for all turns, each of which asks for it
                 for event in self.session.serve():
+                    if isinstance(event, Answer):
+                        event.examine()  # here, for a search may take longer than the event loop can be held
                     self._outbox.append(event)
                     if not self._called:
                         self._called = True

@@ -147,6 +147,10 @@ class Answer:
         """What is to be known of the puzzle besides: that it has several answers, or is unlike others."""
         return self.task.caution(self.puzzle, solved=self.valid)
 
+    def examine(self) -> None:
+        """Look at the puzzle now for what `note` says of it, instead of when it is asked for."""
+        _ = self.note
+
     def to_json(self, number: int) -> dict[str, Any]:
         """Return plain data; `number` is what its owner calls the puzzle."""
         return {
