@@ -21,7 +21,7 @@ from eqr.data import PuzzleSet
 from eqr.data.splits import sample
 from eqr.figures.style import CYCLE, new_figure, percent_axis, plain_numbers, save_figure, styled
 from eqr.result import Result, select
-from eqr.results.statistics import powers_of_two
+from eqr.results.metrics import powers_of_two
 
 HALTING = "head+stable:1"
 ABREAST = 8

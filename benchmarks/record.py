@@ -28,7 +28,7 @@ from eqr.figures.style import CYCLE, GREY, new_figure, plain_numbers, save_figur
 from eqr.model.reasoner import Reasoner
 from eqr.results.costs import flops
 from eqr.results.evaluate import fill, part_size
-from eqr.results.statistics import share
+from eqr.results.metrics import share
 from eqr.results.table import CandidateTable, Manifest, model_digest
 from eqr.solve import Budget, load
 from eqr.solve.candidates import Candidates, Status

@@ -32,7 +32,7 @@ from eqr.figures.style import CYCLE, GREY, new_figure, plain_numbers, save_figur
 from eqr.model.reasoner import Reasoner
 from eqr.result import Estimate
 from eqr.results.evaluate import fill
-from eqr.results.statistics import average, share
+from eqr.results.metrics import average, share
 from eqr.results.table import CandidateTable, Manifest
 from eqr.solve import Budget, load
 from eqr.solve.candidates import Status

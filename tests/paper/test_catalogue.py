@@ -9,7 +9,7 @@ from eqr.paper.experiment import Cell
 from eqr.paper.items import CLAIMS, EXPERIMENTS, JUDGED, STUDIES
 from eqr.paper.measurement import Solve
 from eqr.paper.plan import build, make_plan, properties, run_key, told_apart
-from eqr.results.statistics import powers_of_two
+from eqr.results.metrics import powers_of_two
 from eqr.value import Value
 
 RI_ON, RI_OFF = {"RI": True, "NI": False}, {"RI": False, "NI": False}

@@ -13,7 +13,7 @@ from eqr.paper.page import verdicts, verify, write_page
 from eqr.paper.preregistered import alike, less, more
 from eqr.paper.table import Table, packed, unpacked
 from eqr.paper.verdicts import ClaimVerdict, JudgedTest, judge_test, over_seeds
-from eqr.results.statistics import auroc, rank_correlation
+from eqr.results.metrics import auroc, rank_correlation
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 LEFT, RIGHT = "E1 | a | Accuracy", "E1 | b | Accuracy"

@@ -15,7 +15,7 @@ from eqr.model.reasoner import Reasoner
 from eqr.report import ReportPlan
 from eqr.report.compare import as_text, compare
 from eqr.result import pivot, select
-from eqr.results.statistics import average
+from eqr.results.metrics import average
 from eqr.solve.budget import Budget
 from eqr.tasks import task_named
 from settling import Settling, puzzles_4x4

@@ -10,15 +10,21 @@ from hypothesis import strategies as st
 
 from eqr.data import PuzzleSet
 from eqr.result import Result
-from eqr.results import statistics
-from eqr.results.metrics import EXPECTED, MEAN, ORACLE, Outcomes, by_rating, outcomes, path_dependence, report
-from eqr.results.statistics import (
+from eqr.results.metrics import (
+    EXPECTED,
+    MEAN,
+    ORACLE,
+    Outcomes,
     average,
     average_distance,
+    by_rating,
     expected_of_lowest,
     expected_of_vote,
+    outcomes,
     pass_at,
+    path_dependence,
     powers_of_two,
+    report,
     share,
 )
 from eqr.solve import Candidates, First, FirstToHalt, LowestResidual, MajorityVote, Status, VerifiedFirst
@@ -251,11 +257,3 @@ def test_powers_of_two():
     assert powers_of_two(1) == [1]
     assert powers_of_two(8) == [1, 2, 4, 8]
     assert powers_of_two(6) == [1, 2, 4, 6]
-
-
-def test_resampling_in_portions_draws_the_same(monkeypatch):
-    values = np.random.default_rng(0).random(300)
-    whole = average(values)
-    monkeypatch.setattr(statistics, "_DRAWN_AT_ONCE", 1000)
-    again = average(values)
-    assert (again.low, again.high) == pytest.approx((whole.low, whole.high))

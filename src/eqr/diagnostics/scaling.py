@@ -14,8 +14,20 @@ from eqr.diagnostics.landscape import MODE_RULES, Basins, Mode, ModeRules, name_
 from eqr.diagnostics.traces import Traces, race, replay
 from eqr.dynamics.halting import SETTLED, HaltingRule
 from eqr.result import Estimate, Result
-from eqr.results.metrics import MEAN, ORACLE, Outcomes, by_rating, expected, outcomes, over_starts, range_name
-from eqr.results.statistics import expected_of_lowest, pass_at, powers_of_two, share
+from eqr.results.metrics import (
+    MEAN,
+    ORACLE,
+    Outcomes,
+    by_rating,
+    expected,
+    expected_of_lowest,
+    outcomes,
+    over_starts,
+    pass_at,
+    powers_of_two,
+    range_name,
+    share,
+)
 from eqr.solve.candidates import Candidates
 from eqr.solve.selection import FirstToHalt
 

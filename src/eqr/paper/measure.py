@@ -44,7 +44,7 @@ from eqr.paper.measurement import (
 from eqr.paper.score import by_puzzle, half_numbers, mode_numbers, rows_of, within
 from eqr.results.costs import own_row, training_cost_rows, unit_costs
 from eqr.results.evaluate import fill
-from eqr.results.statistics import powers_of_two
+from eqr.results.metrics import powers_of_two
 from eqr.results.table import CandidateTable, Manifest
 from eqr.runs import RunFolder
 from eqr.solve import Budget, Solver, load, parse_halting

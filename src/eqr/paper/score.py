@@ -17,12 +17,17 @@ from eqr.diagnostics.scaling import all_basins
 from eqr.diagnostics.traces import Traces
 from eqr.paper.measurement import RATINGS, named, rated
 from eqr.result import Result, one, select
-from eqr.results.metrics import TRIES, Outcomes, expected, has_variants, outcomes, variant_votes
-from eqr.results.statistics import (
+from eqr.results.metrics import (
+    TRIES,
+    Outcomes,
     auroc,
+    expected,
     expected_of_lowest,
+    has_variants,
+    outcomes,
     powers_of_two,
     rank_correlation,
+    variant_votes,
 )
 from eqr.solve.candidates import Candidates
 from eqr.tasks import task_named

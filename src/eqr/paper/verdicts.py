@@ -24,7 +24,7 @@ from scipy.special import stdtr, stdtrit
 
 from eqr.paper.experiment import Check, Claim, ClaimTest, Contrast
 from eqr.result import Result
-from eqr.results.statistics import auroc
+from eqr.results.metrics import auroc
 
 Values = Mapping[str, Mapping[int, float]]
 """Values by cell (`item | row | column`) and seed."""

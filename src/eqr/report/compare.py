@@ -34,8 +34,7 @@ from eqr.report.sections import training
 from eqr.report.source import ReportPlan, Source, open_source
 from eqr.result import Result
 from eqr.results.costs import equivalent_layers, flops
-from eqr.results.metrics import MEAN, outcomes
-from eqr.results.statistics import average, expected_of_lowest, powers_of_two, share
+from eqr.results.metrics import MEAN, average, expected_of_lowest, outcomes, powers_of_two, share
 
 Place = tuple[int, int]
 """A budget: depth and breadth."""

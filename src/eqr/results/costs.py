@@ -62,8 +62,7 @@ class UnitCosts:
     loss: float
     """c_l: backward through the heads, twice their forward."""
     parameters: float
-    """c_B: backward inside a segment. Each forward product has two in the backward pass, one for weights and
-    one for states; those of the first application's states belong to c_J."""
+    """c_B: backward inside a segment, two products for each forward one; c_J has the first states'."""
     parameters_truncated: float
     """c_B^trunc: the same for the tracked applications only."""
     state: float
@@ -82,21 +81,18 @@ class UnitCosts:
     """P."""
     applications: int
     """Applications per segment; without weight tying each has parameters of its own."""
-    tracked: int
-    """How many of them have a gradient under truncation."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TrainingCost:
     """One row of the paper's table, evaluated per optimizer step of the whole batch."""
 
-    variant: str
-    backward_formula: str
-    memory_formula: str
     forward: float
     """Operations of the forward pass."""
+    backward_formula: str
     backward: float
     """Operations of the backward pass and the update."""
+    memory_formula: str
     memory: float
     """Bytes of activations and parameter-side memory kept for the backward pass."""
 
@@ -120,7 +116,6 @@ def unit_costs(config: ReasonerConfig, *, rows: int, tracked: int | None) -> Uni
         loss_activations=8.0 * rows * config.cells * config.vocabulary,
         parameter_memory=4.0 * PARAMETER_COPIES * count,
         applications=applications,
-        tracked=kept,
     )
 
 
@@ -146,39 +141,34 @@ def kept_bytes(reasoner: Reasoner, tracked: int) -> int:
     return sum(sizes.values())
 
 
-def training_cost_rows(unit: UnitCosts, *, depth: int) -> list[TrainingCost]:
+def training_cost_rows(u: UnitCosts, *, depth: int) -> list[TrainingCost]:
     """Evaluate rows 1 to 8 of the table for trajectories of `depth` segments."""
-    u, t = unit, depth
-    untied = u.applications * u.parameter_memory
-    terms = (
-        ("1 untied layers, L", 1, "c_l + L·c_B + (L-1)·c_J + L·c_u", _full(u, 1, tied=False),
-         "L·a_f + a_l + L·P", u.activations + untied),
-        ("2 weight-tied, L", 1, "c_l + L·c_B + (L-1)(c_J + c_θ) + c_u", _full(u, 1),
-         "L·a_f + a_l + P", u.activations + u.parameter_memory),
-        ("3 full gradient, 2L", 2, "c_l + 2L·c_B + (2L-1)(c_J + c_θ) + c_u", _full(u, 2),
-         "2L·a_f + a_l + P", 2 * u.activations + u.parameter_memory),
-        (f"4 full gradient, {t}L", t, f"c_l + {t}L·c_B + ({t}L-1)(c_J + c_θ) + c_u", _full(u, t),
-         f"{t}L·a_f + a_l + P", t * u.activations + u.parameter_memory),
-        (f"5 detached, {t}L", t, "c_l + c_B + c_u", _full(u, 1),
-         "a_f^det + a_l + P", u.activations + u.parameter_memory),
-        (f"6 trajectory, {t}L", t, f"{t}L(c_l + c_B) + ({t}L-1)·c_θ + c_u",
-         t * (u.loss + u.parameters) + (t - 1) * u.sharing + u.update,
-         f"{t}L(a_f^det + a_l) + P", t * u.activations + (t - 1) * u.loss_activations + u.parameter_memory),
-        ("7 segmented online", 1, "c_l + c_B + c_u", _full(u, 1),
-         "a_f^det + a_l + P", u.activations + u.parameter_memory),
-        ("8 … truncated", 1, "c_l + c_B^trunc + c_u", u.loss + u.parameters_truncated + u.update,
-         "a_f^trunc + a_l + P", u.activations_truncated + u.parameter_memory),
+    t, one, full = depth, "c_l + c_B + c_u", "{0}L·c_B + ({0}L-1)(c_J + c_θ) + c_u".format
+    a, a_l, p = u.activations, u.loss_activations, u.parameter_memory
+    shared, detached = a + a_l + p, "a_f^det + a_l + P"
+    trajectory = t * (u.loss + u.parameters) + (t - 1) * u.sharing + u.update
+    truncated = u.loss + u.parameters_truncated + u.update
+    rows = (
+        # untied layers, L
+        (1, "c_l + L·c_B + (L-1)·c_J + L·c_u", _full(u, 1, tied=False),
+         "L·a_f + a_l + L·P", a + u.applications * p + a_l),
+        # weight-tied, L
+        (1, "c_l + L·c_B + (L-1)(c_J + c_θ) + c_u", _full(u, 1), "L·a_f + a_l + P", shared),
+        # full gradient, 2L and the whole trajectory
+        (2, f"c_l + {full(2)}", _full(u, 2), "2L·a_f + a_l + P", 2 * a + p + a_l),
+        (t, f"c_l + {full(t)}", _full(u, t), f"{t}L·a_f + a_l + P", t * a + p + a_l),
+        # detached
+        (t, one, _full(u, 1), detached, shared),
+        # trajectory supervision
+        (t, f"{t}L(c_l + c_B) + ({t}L-1)·c_θ + c_u", trajectory,
+         f"{t}L(a_f^det + a_l) + P", t * a + (t - 1) * a_l + p + a_l),
+        # segmented online, and with truncation
+        (1, one, _full(u, 1), detached, shared),
+        (1, "c_l + c_B^trunc + c_u", truncated, "a_f^trunc + a_l + P", u.activations_truncated + p + a_l),
     )  # fmt: skip
     return [
-        TrainingCost(
-            variant=variant,
-            forward=segments * u.forward,
-            backward_formula=formula,
-            backward=backward,
-            memory_formula=memory_formula,
-            memory=memory + u.loss_activations,
-        )
-        for variant, segments, formula, backward, memory_formula, memory in terms
+        TrainingCost(segments * u.forward, formula, backward, memory_formula, memory)
+        for segments, formula, backward, memory_formula, memory in rows
     ]
 
 

@@ -6,10 +6,10 @@ starts of the widest. Only races are run one by one, because a race's cost depen
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from eqr.solve.budget import Budget, usual_depth
 from eqr.solve.candidates import WINDOW, CandidateBlock, Candidates, Gather
 from eqr.solve.engine import SLOTS, Engine
 from eqr.solve.scheduler import Puzzle
-from eqr.solve.selection import FirstToHalt, SelectionRule, named_selections, parse_selection
+from eqr.solve.selection import FirstToHalt, SelectionRule, parse_selection
 from eqr.tasks import task_named
 from eqr.tasks.base import Task
 from eqr.train.distributed import World
@@ -44,20 +44,8 @@ RULES = ("residual", "logits", "majority", "halt", "verified")
 """Selection rules that are scored where nobody names any."""
 
 
-class Filler(Protocol):
-    """Runs what is missing from a table, like `fill`."""
-
-    def __call__(
-        self,
-        table: CandidateTable,
-        reasoner: Reasoner,
-        puzzles: PuzzleSet,
-        *,
-        slots: int,
-        world: World | None,
-        quiet: bool,
-    ) -> None:
-        """Leave no part of the table missing, once all processes are done."""
+Filler: TypeAlias = Callable[..., None]
+"""Runs what is missing from a table; takes what `fill` takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,8 +57,8 @@ class BudgetSweep:
     depths: tuple[int, ...]
     """None of them stands for the usual one of a model (see `for_model`)."""
     breadths: tuple[int, ...]
-    select: Mapping[str, SelectionRule] | Sequence[str]
-    """Rules by name, or the words that the command line takes."""
+    select: Mapping[str, SelectionRule]
+    """Rules by name."""
 
     @classmethod
     def asked(
@@ -87,12 +75,12 @@ class BudgetSweep:
         `dynamics` are further fields of the budget: race, abreast, start, noise, and so on.
         """
         rule = parse_halting(halt) if isinstance(halt, str) else halt
-        race, probe = bool(dynamics.get("race")), bool(dynamics.get("probe"))
-        more = {"first-to-halt": rule is not None, "probe": probe}
-        names = list(select) or [*RULES, *(name for name, wanted in more.items() if wanted)]
-        if race and not select:
-            names = ["first-to-halt"]
-        rules = {name: parse_selection(name) for name in names}
+        probe = bool(dynamics.get("probe"))
+        if dynamics.get("race"):
+            usual = ["first-to-halt"]
+        else:
+            usual = [*RULES, *["first-to-halt"] * (rule is not None), *["probe"] * probe]
+        rules = {name: parse_selection(name) for name in select or usual}
         dynamics["probe"] = probe or any(rule.needs_probe for rule in rules.values())
         dynamics["halting"] = None if rule is None else rule.to_json()
         budget = Budget.from_json(dynamics, where="evaluate")
@@ -106,25 +94,17 @@ class BudgetSweep:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data: every depth and breadth, and what they have in common."""
-        shared = {
-            key: value for key, value in self.budget.to_json().items() if key not in ("depth", "breadth")
-        }
-        verified = self.budget.uses_verifier
-        return {
-            "depths": list(self.depths),
-            "breadths": list(self.breadths),
-            "budget": {**shared, "uses_verifier": verified},
-        }
+        shared = {**self.budget.to_json(), "uses_verifier": self.budget.uses_verifier}
+        del shared["depth"], shared["breadth"]
+        return {"depths": list(self.depths), "breadths": list(self.breadths), "budget": shared}
 
     def runs(self) -> list[tuple[Budget, tuple[int, ...], tuple[int, ...]]]:
         """Return the runs to make, each with the depths and breadths that are scored from it."""
         depths, breadths = tuple(sorted(set(self.depths))), tuple(sorted(set(self.breadths)))
+        groups = [(depths, breadths)]
         if self.budget.competes:
-            return [(self._budget(d, b), (d,), (b,)) for d in depths for b in breadths]
-        return [(self._budget(depths[-1], breadths[-1]), depths, breadths)]
-
-    def _budget(self, depth: int, breadth: int) -> Budget:
-        return self.budget.replace(depth=depth, breadth=breadth)
+            groups = [((depth,), (breadth,)) for depth in depths for breadth in breadths]
+        return [(self.budget.replace(depth=d[-1], breadth=b[-1]), d, b) for d, b in groups]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +147,6 @@ def evaluate(
     """
     world = world or World()
     task = fitting_task(reasoner, puzzles)
-    select = named_selections(sweep.select)
     rows: list[Result] = []
     for budget, depths, breadths in sweep.runs():
         _require_room(budget, depths, task)
@@ -181,7 +160,7 @@ def evaluate(
         (filler or fill)(table, reasoner, puzzles, slots=slots, world=world, quiet=quiet)
         world.together()
         if world.first:
-            rows += score(table, puzzles, task, reasoner, breadths, select)
+            rows += score(table, puzzles, task, reasoner, breadths, dict(sweep.select))
     if not world.first:
         return None
     return Evaluation(

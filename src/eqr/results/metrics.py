@@ -1,12 +1,16 @@
-"""Metrics from a candidates table alone: the model is not needed any more.
+"""Metrics from a candidates table alone, and the estimators with 95% intervals that they are made of.
 
 `Outcomes` compares candidates with labels, part by part, and drops the grids; `report` turns outcomes into
 results. A metric that looks at labels to choose (any-correct) says `oracle`, a selection that uses the
 task's check is named `verified`. Puzzles without labels (padding) never count.
+
+Shares get Wilson's interval, averages of other per-puzzle numbers a bootstrap over puzzles (starts of one
+puzzle are not independent, puzzles are).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -14,25 +18,21 @@ from numpy.typing import NDArray
 
 from eqr.data import PuzzleSet
 from eqr.result import Estimate, Result
-from eqr.results.statistics import (
-    average,
-    average_distance,
-    expected_of_lowest,
-    expected_of_vote,
-    pass_at,
-    powers_of_two,
-    share,
-)
 from eqr.solve.candidates import Candidates, Status
-from eqr.solve.selection import LowestResidual, SelectionRule, answer_ids, verifier
+from eqr.solve.selection import LowestResidual, SelectionRule, answer_ids, verifier, vote
 from eqr.tasks.base import Task
-from eqr.tasks.mini_arc_variants import Variant, symmetries, vote
+from eqr.tasks.mini_arc_variants import Variant, symmetries
+from eqr.tasks.mini_arc_variants import vote as vote_of_variants
 
 RATING_BINS = 6
 MEAN, ORACLE, EXPECTED = "mean over starts", "any correct (oracle)", "expected exact"
 """Rules that choose no start, and the metric of random subsets of the starts."""
 TRIES = {"vote of variants": 1, "vote of variants, two tries": 2}
 """ARC allows two tries."""
+Z = 1.959963984540054
+"""Two-sided 95%."""
+RESAMPLES = 1000
+NOTHING = Estimate(float("nan"), float("nan"), float("nan"), 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,9 +219,118 @@ def variant_votes(candidates: Candidates, puzzles: PuzzleSet) -> dict[str, Estim
         right = symmetries(variants[:1]).inverse().apply(puzzles.labels[rows[:1]])[0]
         ballots = candidates[rows]
         voters, starts = np.nonzero(ballots.complete)
-        ranked = vote(
+        ranked = vote_of_variants(
             ballots.tokens[voters, starts], [variants[row] for row in voters], ballots.halt[voters, starts]
         )
         agreed = (place for place, one in enumerate(ranked) if np.array_equal(one.answer, right))
         places.append(next(agreed, len(ranked) + max(TRIES.values())))
     return {rule: share(np.array(places) < tries) for rule, tries in TRIES.items()}
+
+
+def share(values: NDArray[Any]) -> Estimate:
+    """Estimate the mean of per-puzzle shares (puzzles,), or how often something is true: Wilson's interval.
+
+    A share varies at most as much as a yes or no of the same mean, so the interval is never too narrow, and
+    one number has one interval, whichever way it came about.
+    """
+    n = len(values)
+    if n == 0:
+        return NOTHING
+    p = min(max(float(values.mean()), 0.0), 1.0)  # sums of shares can stray by rounding
+    middle = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z / (1 + Z * Z / n) * sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
+    return Estimate(p, min(max(middle - half, 0.0), p), max(min(middle + half, 1.0), p), n)
+
+
+def average(values: NDArray[Any]) -> Estimate:
+    """Estimate the mean of per-puzzle numbers (puzzles,), with a bootstrap interval over puzzles."""
+    n = len(values)
+    if n == 0:
+        return NOTHING
+    # resampling puzzles is drawing how often each distinct value occurs, and those are few
+    distinct, counts = np.unique(np.asarray(values, np.float64), return_counts=True)
+    means = np.random.default_rng(0).multinomial(n, counts / n, size=RESAMPLES) @ distinct / n
+    low, high = np.quantile(means, (0.025, 0.975))
+    mean = float(distinct @ counts / n)
+    return Estimate(mean, min(float(low), mean), max(float(high), mean), n)
+
+
+def average_distance(differences: NDArray[Any]) -> Estimate:
+    """Estimate how far the mean of per-puzzle differences is from 0, in either direction."""
+    mean = average(differences)
+    ends = sorted((abs(mean.low), abs(mean.high)))
+    return Estimate(abs(mean.value), 0.0 if mean.low <= 0.0 <= mean.high else ends[0], ends[1], mean.n)
+
+
+def pass_at(k: int, right: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return per puzzle the chance that one of k starts drawn from (puzzles, starts) is right: unbiased."""
+    starts = right.shape[1]
+    wrong = starts - right.sum(axis=1)
+    # C(wrong, k) / C(starts, k) as a product of small ratios
+    steps = np.arange(k)
+    ratios = (wrong[:, None] - steps) / (starts - steps)
+    return np.asarray(1.0 - np.prod(np.clip(ratios, 0.0, 1.0), axis=1), np.float64)
+
+
+def expected_of_lowest(costs: NDArray[np.float64], values: NDArray[Any], starts: int) -> NDArray[np.float64]:
+    """Return per puzzle the mean value of the start with the lowest cost of a random `starts`: exact.
+
+    Whether each start is right gives the chance of being right, the costs themselves the cost of the choice.
+    Ties in cost go to the earlier start, as in `choose`.
+    """
+    held = costs.shape[1]
+    order = np.argsort(costs, axis=1, kind="stable")
+    ranked = np.take_along_axis(values, order, axis=1)
+    # the i-th best is chosen if it is drawn and all others come from those behind it:
+    # C(held - 1 - i, starts - 1) / C(held, starts)
+    chance = np.zeros(held)
+    chance[0] = starts / held
+    for i in range(1, held - starts + 1):
+        chance[i] = chance[i - 1] * (held - starts - i + 1) / (held - i)
+    return np.asarray(ranked @ chance, np.float64)
+
+
+def expected_of_vote(
+    ids: NDArray[np.int64], right: NDArray[np.bool_], starts: int, *, draws: int = 64, seed: int = 0
+) -> NDArray[np.float64]:
+    """Return per puzzle how often the majority of a random `starts` is right, averaged over `draws`."""
+    rng = np.random.default_rng(seed)
+    held = ids.shape[1]
+    if starts == 1:  # nobody to outvote: exact, and equal to every other rule
+        return np.asarray(right.mean(axis=1), np.float64)
+    if starts == held:
+        draws = 1
+    hits = np.zeros(len(ids))
+    everyone = np.ones((len(ids), starts), np.bool_)
+    for _ in range(draws):
+        picked = np.sort(rng.permuted(np.tile(np.arange(held), (len(ids), 1)), axis=1)[:, :starts], axis=1)
+        chosen = vote(np.take_along_axis(ids, picked, axis=1), everyone)
+        start = np.take_along_axis(picked, chosen[:, None], axis=1)
+        hits += np.take_along_axis(right, start, axis=1)[:, 0]
+    return hits / draws
+
+
+def powers_of_two(limit: int) -> list[int]:
+    """Return 1, 2, 4, ... up to `limit`, and `limit` itself."""
+    powers = [1 << exponent for exponent in range(limit.bit_length()) if 1 << exponent <= limit]
+    return powers if powers[-1] == limit else [*powers, limit]
+
+
+def auroc(scores: NDArray[np.float64], hits: NDArray[np.bool_]) -> float | None:
+    """Return how often a hit scores above a miss, ties half; None without both."""
+    from scipy.stats import rankdata
+
+    count = int(hits.sum())
+    if count in (0, len(hits)):
+        return None
+    above = rankdata(scores)[hits].sum() - count * (count + 1) / 2
+    return float(above / (count * (len(hits) - count)))
+
+
+def rank_correlation(one: NDArray[np.float64], two: NDArray[np.float64]) -> float | None:
+    """Return Spearman's correlation; None where one of the two does not vary."""
+    from scipy.stats import spearmanr
+
+    if np.ptp(one) == 0 or np.ptp(two) == 0:
+        return None
+    return float(spearmanr(one, two).statistic)

@@ -5,7 +5,7 @@ All work on candidates of shape (puzzles, starts) and choose the earliest start 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -192,13 +192,6 @@ def parse_selection(text: str) -> SelectionRule:
     if chosen.window > WINDOW:
         raise UserError(f"--select {text}: only the last {WINDOW} residuals are kept")
     return chosen
-
-
-def named_selections(select: Mapping[str, SelectionRule] | Iterable[str]) -> dict[str, SelectionRule]:
-    """Return rules by name; words are read as typed and name themselves."""
-    if isinstance(select, Mapping):
-        return dict(select)
-    return {word: parse_selection(word) for word in select}
 
 
 def answer_ids(tokens: Tokens) -> NDArray[np.int64]:
