@@ -10,13 +10,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from huggingface_hub import PyTorchModelHubMixin
-from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
 from torch import Tensor, nn
 
-from eqr.data.hub import download
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file, read_json, read_object, write_json
 from eqr.model.card import TrainingFacts, model_card, read_measured
@@ -36,8 +34,8 @@ from eqr.result import Result
 WEIGHTS, MEASURED, TRAINING, CARD = "model.safetensors", "measured.json", "training.json", "README.md"
 
 
-class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
-    """What makes a `Reasoner` savable; `push_to_hub` is the mixin's own, on top of `save_pretrained`."""
+class Saved(nn.Module):
+    """What makes a `Reasoner` savable."""
 
     config: ReasonerConfig
     measured: tuple[Result, ...] = ()
@@ -46,12 +44,9 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
     """Where they come from, if that is known."""
 
     def save_pretrained(
-        self, save_directory: str | Path, *, measured: Sequence[Result] | None = None, **hub: Any
+        self, save_directory: str | Path, *, measured: Sequence[Result] | None = None
     ) -> None:
-        """Write the folder, each file at once or not at all; `measured` replaces the numbers known so far.
-
-        `hub` is what `push_to_hub` passes along for models whose config the mixin keeps; ours keep their own.
-        """
+        """Write the folder, each file at once or not at all; `measured` replaces the numbers known so far."""
         folder = Path(save_directory)
         make_folder(folder)
         if measured is not None:
@@ -66,6 +61,25 @@ class Saved(nn.Module, PyTorchModelHubMixin, library_name="eqr"):
         with new_file(folder / CARD) as temporary:
             card = model_card(self.config, parameters, self.measured, self.origin)
             temporary.write_text(card, encoding="utf-8")
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        commit_message: str = "Upload a model of eqr",
+    ) -> str:
+        """Upload what `save_pretrained` writes to the Hub's `owner/name`; returns the address."""
+        from huggingface_hub import HfApi
+
+        hub = HfApi(token=token)
+        repository = hub.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return str(
+                hub.upload_folder(repo_id=repository, folder_path=folder, commit_message=commit_message)
+            )
 
     @classmethod
     def from_pretrained(
@@ -151,6 +165,10 @@ def _tell_undigested(path: Path) -> None:
 
 
 def _download(repository: str, name: str, options: dict[str, Any]) -> Path:
+    from huggingface_hub.errors import EntryNotFoundError, HFValidationError, LocalEntryNotFoundError
+
+    from eqr.data.hub import download
+
     try:
         return download(repository, name, **options)
     except EntryNotFoundError as error:
