@@ -10,6 +10,7 @@ from eqr.diagnostics.landscape import (
     Landscape,
     Mode,
     ModeRules,
+    answer_cycles,
     group,
     kept_segments,
     landscape,
@@ -85,6 +86,33 @@ def test_wrong_starts_that_go_round_in_circles_are_a_mode_of_their_own():
     assert Mode.CYCLING.letter == "e"
     only = name_basins(answers[[0, 1, 2, 5]], np.full((4, 24), RESTLESS, np.float32), LABEL)
     assert only.mode is Mode.NARROW
+
+
+def answers(*sequence: int, segments: int = 24) -> np.ndarray:
+    """One trajectory that repeats some answers of four cells, of which the first tells them apart."""
+    grids = np.ones((segments, 4), np.uint8)
+    grids[:, 0] = np.resize(sequence, segments)
+    return grids
+
+
+@pytest.mark.parametrize(
+    ("sequence", "period"),
+    [((1,), 0), ((1, 2), 2), ((1, 2, 2), 3), ((1, 1, 1, 1, 1, 1, 1, 2), 8), (tuple(range(9)), 0)],
+)
+def test_the_shortest_period_of_answers_is_found(sequence, period):
+    periods, amplitudes = answer_cycles(answers(*sequence)[None])
+    assert periods.tolist() == [period]
+    assert amplitudes.tolist() == [0.25 if period else 0.0]
+
+
+def test_a_cycle_must_have_been_walked_round_three_times():
+    grids = answers(1, 2)
+    grids[:-5, 0] = 7  # the last five segments alternate
+    assert not answer_cycles(grids[None])[0].any()
+    grids[:-6, 0] = 7
+    grids[-6:, 0] = [1, 2, 1, 2, 1, 2]
+    assert answer_cycles(grids[None])[0].tolist() == [2]
+    assert not answer_cycles(grids[None, -5:])[0].any(), "too few segments to tell"
 
 
 def test_thresholds_move_the_borders():

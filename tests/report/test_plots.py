@@ -15,7 +15,6 @@ from eqr.diagnostics.landscape import Mode, landscape
 from eqr.diagnostics.traces import run_traces
 from eqr.errors import UserError
 from eqr.figures import grids as plots_grids
-from eqr.figures import landscape as plots_landscape
 from eqr.figures import plots
 from eqr.figures.style import as_bytes, save_figure
 from eqr.result import Result
@@ -75,11 +74,11 @@ def figures() -> dict[str, Figure]:
         "breadth": plots.accuracy_against_breadth(scaling.breadth_rows(traces)),
         "accuracy": plots.accuracy_by_difficulty(hard, rating="backtracks"),
         "depth": plots.depth_by_difficulty(hard, rating="backtracks", most=16),
-        "traces": plots_landscape.residual_traces(traces.residuals.reshape(-1, 16), ends, trained=8),
-        "landscape": plots_landscape.landscapes([view, view, view], ["one", "two", "three"]),
-        "modes": plots_landscape.modes_over_training(MODES),
-        "tracking": plots_landscape.tracking(TRACKED),
-        "stability": plots_landscape.stability_figure(STABLE),
+        "traces": plots.residual_traces(traces.residuals.reshape(-1, 16), ends, trained=8),
+        "landscape": plots.landscapes([view, view, view], ["one", "two", "three"]),
+        "modes": plots.modes_over_training(MODES),
+        "tracking": plots.tracking(TRACKED),
+        "stability": plots.stability_figure(STABLE),
         "grid": plots_grids.grid_figure(traces.task, np.array(PUZZLES.inputs[0])),
         **{name: _trajectory(name) for name in ("sudoku-9x9", "maze-11x11", "mini-arc", "toy")},
     }
@@ -151,7 +150,7 @@ def test_edge_cases_draw(figures):
         assert errors.get_yscale() == "log", "near 100% the deeper half would be one blob"
         drawn(plots.depth_and_breadth(rows))
     residuals = np.full((3, 4), 0.1, np.float32)
-    drawn(plots_landscape.residual_traces(residuals, np.ones(3, bool)))
+    drawn(plots.residual_traces(residuals, np.ones(3, bool)))
     with pytest.raises(UserError, match="no training records"):
         plots.training_curves([])
 

@@ -6,7 +6,6 @@ A limit cycle is an attractor of its own kind, with a fifth mode for puzzles who
 """
 
 import json
-from collections import deque
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,7 +18,6 @@ from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from eqr.data.arrays import read_archive
-from eqr.diagnostics.cycles import answer_cycles, latent_cycles
 from eqr.dynamics.iterate import unroll
 from eqr.errors import UserError
 from eqr.files import new_file, parse_json
@@ -32,6 +30,8 @@ from eqr.tasks.base import PAD, Tokens
 from eqr.value import Value
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+ROUNDS = 3
+"""How often a limit cycle must have been walked round: two answers can alternate twice by chance."""
 
 
 class Mode(StrEnum):
@@ -110,32 +110,46 @@ def name_basins(
     `answers` (starts, segments, cells) and `residuals` (starts, segments) hold the last segments, the latest
     last; `rules.window` of them are looked at for rest, three rounds of each period for cycles.
     """
-    cycles = answer_cycles(answers, rules.longest)
-    answers, residuals = answers[:, -rules.window :], residuals[:, -rules.window :]
+    periods, amplitudes = answer_cycles(answers, rules.longest)
+    answers, residual = answers[:, -rules.window :], residuals[:, -rules.window :].mean(axis=1)
     right = ((answers[:, -1] == label) | (label == PAD)).all(axis=1)
-    residual = residuals.mean(axis=1)
-    steady = (answers == answers[:, -1:]).all(axis=(1, 2))
-    bar = (
-        max(rules.tolerance, rules.calm * float(np.median(residual[right])))
-        if right.any()
-        else rules.tolerance
-    )
-    settled = steady & (residual <= bar)
-    around = cycles.found & ~settled
-    share, spurious = float(right.mean()), float((settled & ~right).mean())
+    bar = rules.tolerance
+    if right.any():
+        bar = max(bar, rules.calm * float(np.median(residual[right])))
+    settled = (answers == answers[:, -1:]).all(axis=(1, 2)) & (residual <= bar)
+    around = (periods > 0) & ~settled
     return Basins(
         mode=_mode(right, settled & ~right, around & ~right, rules),
         starts=len(answers),
-        right=share,
+        right=float(right.mean()),
         settled=float(settled.mean()),
-        spurious=spurious,
+        spurious=float((settled & ~right).mean()),
         cycling=float(around.mean()),
-        period=_median(cycles.period[around]),
-        amplitude=float(cycles.amplitude[around].mean()) if around.any() else None,
+        period=_median(periods[around]),
+        amplitude=float(amplitudes[around].mean()) if around.any() else None,
         answers=len(np.unique(answer_ids(answers[:, -1]))),
         residual_right=_median(residual[right]),
         residual_wrong=_median(residual[~right]),
     )
+
+
+def answer_cycles(answers: Tokens, most: int = 8) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Find cycles of at most `most` segments in decoded answers (trajectories, segments, cells).
+
+    Returns each trajectory's shortest period, of which the last `ROUNDS` rounds agree (0: none; a standing
+    answer is no cycle), and the share of the cells that change on the way round.
+    """
+    count, segments, _ = answers.shape
+    ids = answer_ids(answers)
+    periods, amplitudes = np.zeros(count, np.int64), np.zeros(count)
+    for period in range(min(most, segments // ROUNDS), 1, -1):  # the shortest is written last
+        last = ids[:, -ROUNDS * period :]
+        repeats = (last[:, period:] == last[:, :-period]).all(axis=1)
+        periods[repeats & (last != last[:, :1]).any(axis=1)] = period
+    for row in np.flatnonzero(periods):
+        around = answers[row, -periods[row] :]
+        amplitudes[row] = (around != around[:1]).any(axis=0).mean()
+    return periods, amplitudes
 
 
 def _mode(
@@ -172,54 +186,35 @@ class Landscape:
     """(starts, depth)."""
     attractors: NDArray[np.int64]
     """(starts,): number of the group of final states each start ended in, the largest group being 0."""
-    periods: NDArray[np.int64]
-    """(starts,): period of the limit cycle that the latents of each start go round; 0 for none."""
-    amplitudes: NDArray[np.float64]
-    """(starts,): root-mean-square distance per coordinate of those latents from the middle of the cycle."""
     explained: tuple[float, float]
     """Share of the states' variance along each axis."""
     basins: Basins
 
     def save(self, path: Path) -> None:
         """Write everything into one .npz file."""
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
         record = {"depth": self.depth, "segments": self.segments, "explained": self.explained}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
         with new_file(path) as temporary, temporary.open("wb") as file:
             np.savez(file, record=json.dumps({**record, "basins": asdict(self.basins)}), **arrays)
 
     @classmethod
     def load(cls, path: Path) -> "Landscape":
         """Read what `save` wrote."""
-        arrays = read_archive(path)
+        arrays: dict[str, Any] = read_archive(path)
         try:
-            record = _Record.from_json(
-                parse_json(str(arrays.pop("record")), where=str(path)), where=str(path)
-            )
-            found = cls(
-                depth=record.depth,
-                segments=record.segments,
-                explained=record.explained,
-                basins=record.basins,
-                **arrays,
-            )
-            cells, starts, kept = len(found.puzzle), record.basins.starts, len(record.segments)
-            shapes = (
-                (cells,),
-                (cells,),
-                (starts, kept, 2),
-                (starts, kept),
-                (starts, record.depth),
-                *[(starts,)] * 3,
-            )
-            wrong = [name for name, shape in zip(_ARRAYS, shapes, strict=True) if arrays[name].shape != shape]
+            known = _Record.from_json(parse_json(str(arrays["record"]), where=str(path)), where=str(path))
+            found = cls(**dict(known), **{name: arrays[name] for name in _ARRAYS})
         except (KeyError, TypeError, UserError) as error:
             raise UserError(f"{path} is damaged ({error}); delete it to have it made again") from None
-        if wrong:
-            raise UserError(f"{path} is damaged ({wrong[0]}); delete it to have it made again")
+        cells, starts, kept = found.puzzle.shape, found.basins.starts, len(found.segments)
+        due = (cells, cells, (starts, kept, 2), (starts, kept), (starts, found.depth), (starts,))
+        for name, shape in zip(_ARRAYS, due, strict=True):
+            if getattr(found, name).shape != shape:
+                raise UserError(f"{path} is damaged ({name}); delete it to have it made again")
         return found
 
 
-_ARRAYS = ("puzzle", "label", "points", "right", "residuals", "attractors", "periods", "amplitudes")
+_ARRAYS = ("puzzle", "label", "points", "right", "residuals", "attractors")
 
 
 class _Record(Value):
@@ -240,7 +235,6 @@ def landscape(
     starts: int = 64,
     budget: Budget | None = None,
     identity: int = 0,
-    rules: ModeRules = MODE_RULES,
 ) -> Landscape:
     """Run many starts of one puzzle and see where they go; the budget's breadth and halting do not count."""
     budget = (budget or Budget(depth=32)).replace(breadth=1, halting=None, race=False)
@@ -251,20 +245,16 @@ def landscape(
     keys = [row_key(budget.seed, puzzle, restart, identity) for restart in range(starts)]
     rows = inference.begin(np.tile(puzzle, (starts, 1)), keys, np.full(starts, identity, np.int32))
     states = [_flat(reasoner, rows.state.answer)]
-    recent: deque[Tensor] = deque(states, maxlen=2 * rules.longest)
     answers, residuals = [reasoner.decode(rows.state).argmax(dim=-1)], []
     for turn in unroll(inference.dynamics, rows):
-        segment = int(turn.depths[0])
-        recent.append(_flat(reasoner, turn.moved.answer))
-        if segment in kept:
-            states.append(recent[-1])
+        if int(turn.depths[0]) in kept:
+            states.append(_flat(reasoner, turn.moved.answer))
         answers.append(turn.reading.tokens)
         residuals.append(turn.reading.residual)
     grids = torch.stack(answers, dim=1).to(torch.uint8).cpu().numpy()
     trace = torch.stack(residuals, dim=1).cpu().numpy()
     points, explained = project(torch.stack(states, dim=1))
     right = ((grids == label) | (label == PAD)).all(axis=2)
-    cycles = latent_cycles(torch.stack(list(recent), dim=1), rest=rules.tolerance, most=rules.longest)
     return Landscape(
         puzzle=puzzle,
         label=label,
@@ -273,11 +263,9 @@ def landscape(
         points=points.cpu().numpy(),
         right=right[:, list(kept)],
         residuals=trace,
-        attractors=group(states[-1], rules.apart),
-        periods=cycles.period,
-        amplitudes=cycles.amplitude,
+        attractors=group(states[-1], MODE_RULES.apart),
         explained=explained,
-        basins=name_basins(grids[:, 1:], trace, label, rules),
+        basins=name_basins(grids[:, 1:], trace, label),
     )
 
 

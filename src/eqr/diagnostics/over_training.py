@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from eqr.data import PuzzleSet
-from eqr.diagnostics.landscape import MODE_RULES, ModeRules
 from eqr.diagnostics.scaling import mode_rows
 from eqr.diagnostics.traces import run_basins
 from eqr.dynamics.iterate import iterate
@@ -67,19 +66,13 @@ def moments(run: Path) -> Iterator[Moment]:
 
 
 def modes_over_training(
-    run: Path,
-    puzzles: PuzzleSet,
-    budget: Budget,
-    folder: Path | None = None,
-    *,
-    rules: ModeRules = MODE_RULES,
-    quiet: bool = False,
+    run: Path, puzzles: PuzzleSet, budget: Budget, folder: Path | None = None, *, quiet: bool = False
 ) -> list[Result]:
     """Return the share of puzzles in each landscape mode at every checkpoint of a run."""
     rows = []
     with progress("modes over training", None, unit="checkpoints", quiet=quiet) as shown:
         for moment in moments(run):
-            basins = run_basins(moment.averaged, puzzles, budget, folder, rules=rules, quiet=True)
+            basins = run_basins(moment.averaged, puzzles, budget, folder, quiet=True)
             rows += mode_rows(basins, step=moment.step)
             shown.advance()
     return rows

@@ -5,12 +5,13 @@ budgets at once.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eqr.diagnostics.landscape import MODE_RULES, Basins, Mode, ModeRules, name_basins
+from eqr.diagnostics.landscape import Basins, Mode, name_basins
 from eqr.diagnostics.traces import Traces, race, replay
 from eqr.dynamics.halting import SETTLED, HaltingRule
 from eqr.result import Estimate, Result
@@ -44,23 +45,21 @@ def scaling_rows(traces: Traces) -> list[Result]:
     for depth in powers_of_two(traces.depth):
         scored = _outcomes(traces, traces.at(depth))
         for breadth in powers_of_two(traces.breadth):
-            where: dict[str, Any] = {"depth": depth, "breadth": breadth, "rule": TOP}
             top = share(expected_of_lowest(scored.costs, scored.right, breadth))
-            any_correct = share(pass_at(breadth, scored.right))
-            residual = expected_of_lowest(scored.costs, scored.costs, breadth).mean()
+            residual = float(expected_of_lowest(scored.costs, scored.costs, breadth).mean())
+            exact, nfe = _cost(TOP, depth, breadth, depth * breadth, top)
             rows += [
-                Result.of("exact", top, **where),
-                Result(metric="residual", value=float(residual), n=top.n, **where),
-                Result(metric="nfe", value=depth * breadth, n=top.n, **where),
-                Result.of(ORACLE, any_correct, depth=depth, breadth=breadth),
+                exact,
+                replace(nfe, metric="residual", value=residual),
+                nfe,
+                Result.of(ORACLE, share(pass_at(breadth, scored.right)), depth=depth, breadth=breadth),
             ]
     return rows
 
 
-def cost_rows(traces: Traces, rule: HaltingRule | None = None) -> list[Result]:
+def cost_rows(traces: Traces, rule: HaltingRule = SETTLED) -> list[Result]:
     """Score fixed depth, halting and racing, and Top-1 converged of all starts, with what each costs."""
-    rule, breadth = rule or SETTLED, traces.breadth
-    rows = []
+    breadth, rows = traces.breadth, list[Result]()
     for depth in powers_of_two(traces.depth):
         whole = _outcomes(traces, traces.at(depth))
         rows += _cost(FIXED, depth, 1, depth, over_starts(whole.right))
@@ -78,40 +77,32 @@ def cost_rows(traces: Traces, rule: HaltingRule | None = None) -> list[Result]:
     return rows
 
 
-def breadth_rows(traces: Traces, depth: int | None = None) -> list[Result]:
-    """Score selection rules on random subsets of the starts, by their expected accuracy."""
-    depth = depth or traces.depth
-    scored = _outcomes(traces, traces.at(depth))
+def breadth_rows(traces: Traces) -> list[Result]:
+    """Score selection rules on random subsets of the starts, by their expected accuracy at full depth."""
+    scored = _outcomes(traces, traces.at(traces.depth))
     return [
-        Result.of("exact", share(found), rule=SAID.get(rule, rule), depth=depth, breadth=breadth)
+        Result.of("exact", share(found), rule=SAID.get(rule, rule), depth=traces.depth, breadth=breadth)
         for breadth in powers_of_two(traces.breadth)
         for rule, found in expected(scored, breadth).items()
     ]
 
 
-def difficulty_rows(traces: Traces, rule: HaltingRule | None = None) -> list[Result]:
+def difficulty_rows(traces: Traces, rule: HaltingRule = SETTLED) -> list[Result]:
     """Score ranges of the difficulty rating: accuracy at full depth, depth used under a halting rule.
 
     The depth is a median over puzzles and starts, with the middle half as its interval.
     """
-    used = replay(traces, rule or SETTLED).depth
+    used = replay(traces, rule).depth
     _, ratings = difficulty(traces)
     rows = []
     for (low, high), exact in by_rating(ratings, traces.right[:, :, -1]):
         inside = (ratings >= low) & (ratings <= high)
         quarter, middle, three_quarters = map(float, np.quantile(used[inside], (0.25, 0.5, 0.75)))
         where: dict[str, Any] = {"part": range_name(low, high), "depth": traces.depth}
+        spent = Estimate(middle, quarter, three_quarters, exact.n)
         rows += [
             Result.of("exact", exact, rule=MEAN, **where),
-            Result(
-                metric=DEPTH_USED,
-                rule=HALTED,
-                value=middle,
-                low=quarter,
-                high=three_quarters,
-                n=exact.n,
-                **where,
-            ),
+            Result.of(DEPTH_USED, spent, rule=HALTED, **where),
         ]
     return rows
 
@@ -125,10 +116,10 @@ def difficulty(traces: Traces) -> tuple[str, NDArray[np.int32]]:
     return task.clues_name, task.clues(puzzles.inputs).astype(np.int32)
 
 
-def all_basins(traces: Traces, rules: ModeRules = MODE_RULES) -> list[Basins]:
+def all_basins(traces: Traces) -> list[Basins]:
     """Name the landscape mode of every puzzle from the starts there are."""
     tokens, residuals, labels = traces.candidates.tokens, traces.residuals, traces.puzzles.labels
-    return [name_basins(*parts, rules) for parts in zip(tokens, residuals, labels, strict=True)]
+    return [name_basins(*parts) for parts in zip(tokens, residuals, labels, strict=True)]
 
 
 def mode_rows(basins: Sequence[Basins], step: int | None = None) -> list[Result]:
@@ -158,4 +149,4 @@ def _outcomes(traces: Traces, candidates: Candidates) -> Outcomes:
 
 def _cost(rule: str, depth: int, breadth: int, nfe: float, exact: Estimate) -> list[Result]:
     where: dict[str, Any] = {"rule": rule, "depth": depth, "breadth": breadth}
-    return [Result.of("exact", exact, **where), Result(metric="nfe", value=float(nfe), n=exact.n, **where)]
+    return [Result.of("exact", exact, **where), Result(metric="nfe", value=nfe, n=exact.n, **where)]

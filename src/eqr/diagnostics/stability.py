@@ -28,7 +28,6 @@ from eqr.dynamics.iterate import unroll
 from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
-from eqr.progress import progress
 from eqr.solve.budget import Budget
 from eqr.solve.rollout import Inference
 from eqr.tasks.base import PAD, Tokens
@@ -69,7 +68,7 @@ def spectral_radius(matrix: LinearMap, *, steps: int = POWER_STEPS, seed: int = 
     The growth is averaged over the second half of the steps: with a leading complex pair single steps
     oscillate around it.
     """
-    vectors = _unit(_random(matrix, seed))
+    vectors = _begin(matrix, seed)
     growth = []
     for _ in range(steps):
         vectors = matrix.times(vectors)
@@ -86,7 +85,7 @@ def singular_values(matrix: LinearMap, *, steps: int = LANCZOS_STEPS, seed: int 
     from below, the smallest from above; both are exact once there are as many steps as coordinates.
     """
     steps = min(steps, matrix.size)
-    basis = [_unit(_random(matrix, seed))]
+    basis = [_begin(matrix, seed)]
     diagonal: list[Tensor] = []
     beside: list[Tensor] = []
     going = torch.ones(matrix.rows, dtype=torch.bool, device=matrix.device)
@@ -110,15 +109,12 @@ def singular_values(matrix: LinearMap, *, steps: int = LANCZOS_STEPS, seed: int 
     return values[:, 0], values[:, -1]
 
 
-def _random(matrix: LinearMap, seed: int) -> Tensor:
+def _begin(matrix: LinearMap, seed: int) -> Tensor:
+    """Draw a vector of length 1 for each row."""
     generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randn(matrix.rows, matrix.size, dtype=torch.float64, generator=generator)
-    return drawn.to(matrix.device)
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    lengths: Tensor = vectors.norm(dim=1, keepdim=True)
-    return vectors / lengths.clamp_min(_TINY)
+    drawn = torch.randn(matrix.rows, matrix.size, dtype=torch.float64, generator=generator).to(matrix.device)
+    lengths: Tensor = drawn.norm(dim=1, keepdim=True)
+    return drawn / lengths.clamp_min(_TINY)
 
 
 def jacobian(apply: Product, at: Tensor) -> LinearMap:
@@ -193,20 +189,16 @@ def stability(
     *,
     budget: Budget | None = None,
     identities: NDArray[np.int32] | None = None,
-    steps: int = LANCZOS_STEPS,
     at_once: int = 8,
-    quiet: bool = True,
 ) -> Stability:
     """Run one start of each puzzle (rows, cells) to the budget's depth and look around where it ended."""
     budget = (budget or Budget(depth=64)).replace(breadth=1, halting=None, race=False)
     exact = copy.deepcopy(reasoner).double().requires_grad_(False)
+    families = np.zeros(len(puzzles), np.int32) if identities is None else identities
     parts = []
-    with progress("stability", len(puzzles), unit="puzzles", quiet=quiet) as shown:
-        for first in range(0, len(puzzles), at_once):
-            part = slice(first, first + at_once)
-            known = None if identities is None else identities[part]
-            parts.append(_around(reasoner, exact, puzzles[part], labels[part], budget, known, steps))
-            shown.advance(len(puzzles[part]))
+    for first in range(0, len(puzzles), at_once):
+        part = slice(first, first + at_once)
+        parts.append(_around(reasoner, exact, puzzles[part], labels[part], budget, families[part]))
     return Stability(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
 
 
@@ -216,18 +208,16 @@ def _around(
     puzzles: Tokens,
     labels: Tokens,
     budget: Budget,
-    identities: NDArray[np.int32] | None,
-    steps: int,
+    identities: NDArray[np.int32],
 ) -> dict[str, NDArray[np.generic]]:
     """Look around the final states of some puzzles; `exact` is the model in float64."""
     inference = Inference(reasoner, budget, window=1)
-    families = np.zeros(len(puzzles), np.int32) if identities is None else identities
-    pairs = zip(puzzles, families.tolist(), strict=True)
-    keys = [row_key(budget.seed, puzzle, 0, family) for puzzle, family in pairs]
-    rows = inference.begin(puzzles, keys, identities)
-    with torch.no_grad():
-        for turn in unroll(inference.dynamics, rows):
-            rows = turn.rows
+    pairs = zip(puzzles, identities.tolist(), strict=True)
+    rows = inference.begin(
+        puzzles, [row_key(budget.seed, puzzle, 0, identity) for puzzle, identity in pairs], identities
+    )
+    for turn in unroll(inference.dynamics, rows):
+        rows = turn.rows
     row_keys, depths = rows.keys, rows.depths
     x, state = rows.x.embedding.double(), State(*(latent.double() for latent in rows.state.tensors()))
     still = inference.operator.perturbation.still
@@ -242,12 +232,12 @@ def _around(
     margin, gap = output_margin(exact.decode(state), label), gap_constant(exact.answer_head)
     with sdpa_kernel(SDPBackend.MATH):  # fused attention has no forward derivative
         moves = jacobian(segments, at)
-        least, most = singular_values(moves.minus_identity(), steps=steps)
+        least, most = singular_values(moves.minus_identity())
         residuals, factors = [], []
         for count in TOGETHER:
             several = partial(segments, count=count)
             residuals.append((several(at) - at).norm(dim=1))
-            factors.append(singular_values(jacobian(several, at), steps=steps)[1])
+            factors.append(singular_values(jacobian(several, at))[1])
         radius = spectral_radius(moves)
     bounds = torch.stack([correctness_bound(factor, margin, gap) for factor in factors])
     best = (bounds / torch.stack(residuals).clamp_min(_TINY)).argmax(dim=0, keepdim=True)

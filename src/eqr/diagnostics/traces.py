@@ -6,7 +6,7 @@ run them (a test holds the two equal). All figures of a report are computed from
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,8 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from eqr.data import PuzzleSet
-from eqr.diagnostics.cycles import ROUNDS
-from eqr.diagnostics.landscape import MODE_RULES, Basins, ModeRules, name_basins
+from eqr.diagnostics.landscape import MODE_RULES, ROUNDS, Basins, name_basins
 from eqr.dynamics.halting import HaltingRule
 from eqr.errors import UserError
 from eqr.model.reasoner import Reasoner
@@ -77,11 +76,32 @@ class Traces:
         return self.candidates.residuals[..., -1]
 
     def halts(self, rule: HaltingRule) -> NDArray[np.int64]:
-        """Return where a rule stops each start, (puzzles, starts); `depth` + 1 where it does not."""
-        key = rule.digest()
-        if key not in self._halts:
-            self._halts[key] = _halts(self, rule)
-        return self._halts[key]
+        """Return where a rule stops each start, (puzzles, starts); `depth` + 1 where it does not.
+
+        The rule itself is asked, on readings put together from the table (HRM's continue score is not kept).
+        """
+        known = self._halts.get(rule.digest())
+        if known is not None:
+            return known
+        rows, never = len(self.puzzles) * self.breadth, self.depth + 1
+        puzzles = np.repeat(self.puzzles.inputs, self.breadth, axis=0)
+        memory, halts = rule.start(rows), np.full(rows, never, np.int64)
+        for depth in range(1, never):
+            here = self.at(depth)
+            grids = here.tokens.reshape(rows, -1)
+            tokens = torch.from_numpy(grids.astype(np.int64))
+            reading = Reading(
+                logits=torch.nn.functional.one_hot(tokens, self.task.vocabulary).to(torch.uint8),
+                halt=torch.from_numpy(here.halt.reshape(rows)),
+                continue_score=torch.full((rows,), torch.nan),
+                residual=torch.from_numpy(np.ascontiguousarray(here.residuals[..., -1]).reshape(rows)),
+                accepted=torch.from_numpy(self.task.check_many(puzzles, grids))
+                if rule.uses_verifier
+                else None,
+            )
+            memory, halted = rule.update(memory, reading, torch.full((rows,), depth))
+            halts[(halts == never) & halted.numpy()] = depth
+        return self._halts.setdefault(rule.digest(), halts.reshape(-1, self.breadth))
 
     def at(self, depth: int, breadth: int | None = None) -> Candidates:
         """Return the candidates (puzzles, starts) of a smaller budget."""
@@ -96,41 +116,29 @@ def run_traces(
     """Run every start to the full depth, noting all depths; a `folder` keeps the table for the next call."""
     if budget.halting is not None:
         raise UserError("traces run to their full depth; halting rules are replayed on them afterwards")
-    with _filled(reasoner, puzzles, budget, range(1, budget.depth + 1), folder, quiet=quiet) as table:
+    with _filled(reasoner, puzzles, budget, range(1, budget.depth + 1), folder, quiet) as table:
         joined = Candidates.joined([block.candidates for block in table.blocks()])
         return Traces(puzzles=puzzles, budget=budget, candidates=joined, seconds=table.seconds())
 
 
 def run_basins(
-    reasoner: Reasoner,
-    puzzles: PuzzleSet,
-    budget: Budget,
-    folder: Path | None = None,
-    *,
-    rules: ModeRules = MODE_RULES,
-    quiet: bool = False,
+    reasoner: Reasoner, puzzles: PuzzleSet, budget: Budget, folder: Path | None = None, *, quiet: bool = False
 ) -> list[Basins]:
     """Name every puzzle's landscape mode from the budget's many starts, of which only the ends are kept."""
-    last = range(max(budget.depth - ROUNDS * rules.longest, 0) + 1, budget.depth + 1)
+    last = range(max(budget.depth - ROUNDS * MODE_RULES.longest, 0) + 1, budget.depth + 1)
     budget = budget.replace(halting=None, race=False)
-    with _filled(reasoner, puzzles, budget, last, folder, quiet=quiet) as table:
+    with _filled(reasoner, puzzles, budget, last, folder, quiet) as table:
         found = []
         for block in table.blocks():
             labels = puzzles.labels[block.first : block.first + len(block.candidates)]
             parts = zip(block.candidates.tokens, block.candidates.residuals[..., -1], labels, strict=True)
-            found += [name_basins(*part, rules) for part in parts]
+            found += [name_basins(*part) for part in parts]
         return found
 
 
 @contextmanager
 def _filled(
-    reasoner: Reasoner,
-    puzzles: PuzzleSet,
-    budget: Budget,
-    depths: Iterable[int],
-    folder: Path | None,
-    *,
-    quiet: bool,
+    reasoner: Reasoner, puzzles: PuzzleSet, budget: Budget, depths: range, folder: Path | None, quiet: bool
 ) -> Iterator[CandidateTable]:
     """Lend the complete table of a run; without a folder it is gone afterwards."""
     with tempfile.TemporaryDirectory() if folder is None else nullcontext(folder) as place:
@@ -142,8 +150,7 @@ def _filled(
 
 def replay(traces: Traces, rule: HaltingRule, depth: int | None = None) -> Candidates:
     """Return the candidates (puzzles, starts) that a halting rule would have ended with, within a depth."""
-    depth = depth or traces.depth
-    halts = traces.halts(rule)
+    depth, halts = depth or traces.depth, traces.halts(rule)
     return _stopped(traces, np.minimum(halts, depth), halts <= depth)
 
 
@@ -153,31 +160,6 @@ def race(traces: Traces, rule: HaltingRule, depth: int, breadth: int, *, abreast
     chosen = _stopped(traces, ends, status == Status.HALTED)
     chosen.status[...] = status
     return chosen
-
-
-def _halts(traces: Traces, rule: HaltingRule) -> NDArray[np.int64]:
-    """Ask the rule itself, on readings put together from the table (HRM's continue score is not kept)."""
-    shape = traces.candidates.status.shape[:2]
-    rows = shape[0] * shape[1]
-    memory = rule.start(rows)
-    puzzles = np.repeat(traces.puzzles.inputs, shape[1], axis=0) if rule.uses_verifier else None
-    never = traces.depth + 1
-    halts = np.full(rows, never, np.int64)
-    for number in range(1, traces.depth + 1):
-        here = traces.at(number)
-        tokens = torch.from_numpy(here.tokens.reshape(rows, -1).astype(np.int64))
-        reading = Reading(
-            logits=torch.nn.functional.one_hot(tokens, traces.task.vocabulary).to(torch.uint8),
-            halt=torch.from_numpy(here.halt.reshape(rows)),
-            continue_score=torch.full((rows,), torch.nan),
-            residual=torch.from_numpy(np.ascontiguousarray(here.residuals[..., -1]).reshape(rows)),
-            accepted=None
-            if puzzles is None
-            else torch.from_numpy(traces.task.check_many(puzzles, here.tokens.reshape(rows, -1))),
-        )
-        memory, halted = rule.update(memory, reading, torch.full((rows,), number))
-        halts[(halts == never) & halted.numpy()] = number
-    return halts.reshape(shape)
 
 
 def _stopped(traces: Traces, ends: NDArray[np.int64], halted: NDArray[np.bool_]) -> Candidates:

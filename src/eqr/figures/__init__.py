@@ -8,7 +8,6 @@ Matplotlib is loaded when something is drawn.
 """
 
 from eqr.figures.grids import draw_grid, grid_figure, telling_segments, trajectory_figure
-from eqr.figures.landscape import landscapes, modes_over_training, residual_traces, stability_figure, tracking
 from eqr.figures.plots import (
     accuracy_against_breadth,
     accuracy_against_cost,
@@ -16,6 +15,11 @@ from eqr.figures.plots import (
     accuracy_by_difficulty,
     depth_and_breadth,
     depth_by_difficulty,
+    landscapes,
+    modes_over_training,
+    residual_traces,
+    stability_figure,
+    tracking,
     training_curves,
 )
 from eqr.figures.style import save_figure

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 GIVEN_FILL, RIGHT_FILL, WRONG_FILL = "#E4E4E4", "#BFE5D8", "#F6C3A6"
 RIGHT_INK, WRONG_INK = "#00614A", "#9C3A00"
-LINE, CHANGED = "#9A9A9A", "#0072B2"
+LINE, STRONG, CHANGED = "#9A9A9A", "#222222", "#0072B2"
 LINED = 16
 """Columns up to which cells have lines between them."""
 
@@ -47,11 +47,9 @@ def draw_grid(
     scale = axes.figure.get_figure(root=True).get_size_inches()[0] / WIDE
     size = scale * axes.get_position().width * WIDE * 72 / columns * 0.58
     symbols = ["?" if token == PAD else task.symbols[token - 1] for token in grid.tolist()]
-    fills = [
-        look.fills.get(symbol) or _fill(given[cell], wrong[cell], label)
-        for cell, symbol in enumerate(symbols)
-    ]
-    _paint(axes, fills, columns)
+    others = "#FFFFFF" if label is None else RIGHT_FILL
+    plain = np.where(wrong, WRONG_FILL, np.where(given, GIVEN_FILL, others)).tolist()
+    _paint(axes, [look.fills.get(*pair) for pair in zip(symbols, plain, strict=True)], columns)
     for cell, symbol in enumerate(symbols):
         row, column = divmod(cell, columns)
         if symbol not in look.silent:
@@ -71,7 +69,14 @@ def draw_grid(
             _cross(axes, row, column)
         if before is not None and before[cell] != grid[cell]:
             _ring(axes, row, column, halo=symbol in look.fills)
-    _frame(axes, rows, columns, look.box)
+    high, wide = look.box or (rows, columns)
+    edge: dict[str, Any] = {"color": STRONG, "lw": 1.1, "solid_capstyle": "projecting"}
+    for row in range(0, rows + 1, high):
+        axes.plot([0, columns], [row, row], **edge)
+    for column in range(0, columns + 1, wide):
+        axes.plot([column, column], [0, rows], **edge)
+    axes.set(xlim=(-0.05, columns + 0.05), ylim=(rows + 0.05, -0.05), aspect="equal")
+    axes.set_axis_off()
 
 
 @styled
@@ -80,8 +85,7 @@ def grid_figure(
 ) -> "Figure":
     """Draw one grid as a figure of its own."""
     figure = new_figure(2.4, 2.4 * task.shape[0] / task.shape[1])
-    axes = figure.subplots()
-    draw_grid(axes, task, grid, puzzle=puzzle, label=label)
+    draw_grid(figure.subplots(), task, grid, puzzle=puzzle, label=label)
     return figure
 
 
@@ -99,8 +103,7 @@ def trajectory_figure(
     if len(grids) != len(segments):
         raise UserError(f"{len(grids)} grids for {len(segments)} segments; give one segment number per grid")
     across = min(across or (4 if task.shape[1] <= 9 else 3), len(grids) + 1)
-    down = ceil((len(grids) + 1) / across)
-    side = WIDE / across
+    down, side = ceil((len(grids) + 1) / across), WIDE / across
     size = min(8.0, 4.6 * side)
     figure = new_figure(WIDE, down * (side * task.shape[0] / task.shape[1] + 0.22))
     panels = figure.subplots(down, across, squeeze=False).flat
@@ -135,14 +138,6 @@ def _wrong(grid: Tokens, label: Tokens | None) -> NDArray[np.bool_]:
     return np.asarray((grid != label) & (label != PAD))
 
 
-def _fill(given: bool, wrong: bool, label: Tokens | None) -> str:
-    if wrong:
-        return WRONG_FILL
-    if label is None:
-        return GIVEN_FILL if given else "#FFFFFF"
-    return GIVEN_FILL if given else RIGHT_FILL
-
-
 def _paint(axes: "Axes", fills: Sequence[str], columns: int) -> None:
     """Fill all cells at once; in large grids neighbours of one colour become one rectangle, without lines."""
     from matplotlib.collections import PolyCollection
@@ -163,9 +158,10 @@ def _paint(axes: "Axes", fills: Sequence[str], columns: int) -> None:
 
 
 def _cross(axes: "Axes", row: int, column: int) -> None:
+    across, down = [column + 0.25, column + 0.75], [row + 0.25, row + 0.75]
     for color, width in (("white", 2.4), (WRONG_INK, 1.2)):
-        axes.plot([column + 0.25, column + 0.75], [row + 0.25, row + 0.75], color=color, lw=width)
-        axes.plot([column + 0.25, column + 0.75], [row + 0.75, row + 0.25], color=color, lw=width)
+        axes.plot(across, down, color=color, lw=width)
+        axes.plot(across, down[::-1], color=color, lw=width)
 
 
 def _ring(axes: "Axes", row: int, column: int, *, halo: bool) -> None:
@@ -173,13 +169,3 @@ def _ring(axes: "Axes", row: int, column: int, *, halo: bool) -> None:
 
     for color, width in ((("white", 2.6),) if halo else ()) + ((CHANGED, 1.0),):
         axes.add_patch(Circle((column + 0.5, row + 0.5), 0.42, fill=False, edgecolor=color, linewidth=width))
-
-
-def _frame(axes: "Axes", rows: int, columns: int, box: tuple[int, int] | None) -> None:
-    high, wide = box or (rows, columns)
-    for row in range(0, rows + 1, high):
-        axes.plot([0, columns], [row, row], color="#222222", lw=1.1, solid_capstyle="projecting")
-    for column in range(0, columns + 1, wide):
-        axes.plot([column, column], [0, rows], color="#222222", lw=1.1, solid_capstyle="projecting")
-    axes.set(xlim=(-0.05, columns + 0.05), ylim=(rows + 0.05, -0.05), aspect="equal")
-    axes.set_axis_off()

@@ -27,6 +27,7 @@ BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 SKY, PURPLE, BLACK, GREY = "#56B4E9", "#CC79A7", "#1A1A1A", "#8A8A8A"
 CYCLE = (BLUE, ORANGE, GREEN, VERMILLION, PURPLE, SKY, BLACK)
 """Okabe and Ito's colours, without the yellow that vanishes on white."""
+MARKERS = "osD^vP*X"
 RIGHT, WRONG = BLUE, VERMILLION
 SEQUENTIAL = "viridis"
 ORDERED = "cividis"
@@ -78,6 +79,12 @@ def new_figure(width: float = WIDE, height: float = 2.6) -> "Figure":
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def one_panel(height: float = 2.7, *, width: float = NARROW * 1.5) -> "tuple[Figure, Axes]":
+    """Return an empty figure, inches, of one panel."""
+    figure = new_figure(width, height)
+    return figure, figure.subplots()
+
+
 def save_figure(figure: "Figure", path: Path) -> None:
     """Write a figure as the suffix says (.svg, .pdf, .png); equal figures give equal files."""
     with new_file(path) as temporary:
@@ -93,11 +100,6 @@ def as_bytes(figure: "Figure", kind: str) -> bytes:
     with _rc_context(STYLE):
         figure.savefig(buffer, format=kind, metadata=dates[kind])
     return buffer.getvalue()
-
-
-def settle_layout(figure: "Figure") -> None:
-    """Keep a figure's parts where its first drawing put them: drawing again is twice as fast."""
-    figure.set_layout_engine("none")
 
 
 def plain_numbers(axis: "Axis") -> None:

@@ -156,7 +156,7 @@ def _from_data(table: Table, store: Path) -> "Figure | None":
     key, data = shown[0]
     if kind == "landscapes":
         from eqr.diagnostics.landscape import Landscape
-        from eqr.figures.landscape import landscapes
+        from eqr.figures.plots import landscapes
 
         views = [Landscape.load(store / key / path) for path in data["landscapes"]]
         return landscapes(views, [f"puzzle {number}" for number in data["puzzles"]])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eqr.errors import UserError, with_extra
-from eqr.figures.style import as_bytes, settle_layout
+from eqr.figures.style import as_bytes
 from eqr.files import make_folder, new_file
 from eqr.result import Result, csv_text, records
 
@@ -43,7 +43,7 @@ class ReportPicture:
     @cached_property
     def png(self) -> bytes:
         """The figure as pixels."""
-        settle_layout(self.figure)
+        self.figure.set_layout_engine("none")  # keep the first drawing's layout: half the time
         return as_bytes(self.figure, "png")
 
 

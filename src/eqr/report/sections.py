@@ -26,8 +26,8 @@ from eqr.diagnostics.stability import stability
 from eqr.diagnostics.traces import Traces
 from eqr.figures import plots
 from eqr.figures.grids import telling_segments, trajectory_figure
-from eqr.figures.landscape import landscapes, residual_traces, stability_figure, tracking
-from eqr.figures.landscape import modes_over_training as draw_modes
+from eqr.figures.plots import landscapes, residual_traces, stability_figure, tracking
+from eqr.figures.plots import modes_over_training as draw_modes
 from eqr.files import read_json, write_json
 from eqr.progress import duration
 from eqr.report.page import ReportPicture, Section, Sheet, decimals, percent, plain, scaled, yes_no
@@ -462,7 +462,6 @@ def draw_landscape(source: Source, plan: ReportPlan, number: int, folder: Path) 
         starts=plan.landscape_starts,
         budget=budget,
         identity=identity,
-        rules=rules,
     )
     view.save(path)
     return view
