@@ -6,7 +6,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from eqr.cli.demo import app
+from eqr.cli import app
 from eqr.errors import UserError
 
 TINY = ["--steps", "4", "--puzzles", "8", "--starts", "2", "--depth", "4"]
@@ -24,13 +24,13 @@ def one_thread():
 def test_what_the_report_lacks_is_said_before_training(tmp_path, monkeypatch):
     monkeypatch.setattr("eqr.cli.demo.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"needs matplotlib: pip install 'eqr\[plots\] @ git\+"):
-        CliRunner().invoke(app, ["--out", str(tmp_path / "run")], catch_exceptions=False)
+        CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "run")], catch_exceptions=False)
     assert not (tmp_path / "run").exists()
 
 
 def test_the_demo_trains_scales_solves_and_reports_then_reuses_it_all(tmp_path: Path) -> None:
     run = tmp_path / "demo"
-    first = CliRunner().invoke(app, ["--out", str(run), *TINY], catch_exceptions=False)
+    first = CliRunner().invoke(app, ["demo", "--out", str(run), *TINY], catch_exceptions=False)
     assert first.exit_code == 0
     assert "depth D" in first.output
     assert "segment 4" in first.output
@@ -38,6 +38,6 @@ def test_the_demo_trains_scales_solves_and_reports_then_reuses_it_all(tmp_path: 
     assert page.lower().startswith("<!doctype html>")
     weights = (run / "best" / "model.safetensors").read_bytes()
 
-    again = CliRunner().invoke(app, ["--out", str(run), *TINY], catch_exceptions=False)
+    again = CliRunner().invoke(app, ["demo", "--out", str(run), *TINY], catch_exceptions=False)
     assert "is trained already" in again.output
     assert (run / "best" / "model.safetensors").read_bytes() == weights

@@ -5,7 +5,6 @@ import sys
 from types import ModuleType
 
 import pytest
-import typer
 from typer.core import TyperGroup
 from typer.testing import CliRunner
 
@@ -29,15 +28,12 @@ def failing(monkeypatch):
     """Add a verb `fail` that raises what it is given."""
 
     def add(error: type[BaseException]) -> None:
-        verb = typer.Typer()
-
-        @verb.command()
         def fail() -> None:
             """Fail."""
             raise error
 
         module = ModuleType("failing")
-        module.app = verb
+        module.fail = fail
         monkeypatch.setitem(sys.modules, "failing", module)
         monkeypatch.setitem(COMMANDS, "fail", ("failing", "Fail."))
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from eqr.cli import app
-from eqr.cli.train import seconds
+from eqr.cli.options import seconds
 from eqr.errors import UserError
 
 TINY = [

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from eqr.cli.convert import app
+from eqr.cli import app
 from eqr.errors import UserError
 from eqr.model.config import Positions
 from eqr.model.convert import Grid, convert
@@ -111,7 +111,7 @@ def test_the_command_writes_a_model_folder(tmp_path):
     run = recording("eqr_attention_rope2d")
     torch.save(run.weights, tmp_path / "w.pth")
     config = settings_file(tmp_path, run.settings)
-    arguments = [str(tmp_path / "w.pth"), "--config", str(config), "--out", str(tmp_path / "out")]
+    arguments = ["convert", str(tmp_path / "w.pth"), "--config", str(config), "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "grid 4x4" in result.output

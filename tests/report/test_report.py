@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 import eqr.diagnostics.traces as traces_module
-from eqr.cli.evaluate import app as evaluate
-from eqr.cli.report import app, summary
+from eqr.cli import app
+from eqr.cli.report import summary
 from eqr.data import load_split
 from eqr.errors import UserError
 from eqr.model import systems
@@ -207,8 +207,8 @@ def test_a_headline_command_prints_the_headline_number(written, tmp_path):
     """The averages over starts are `exact`, the others what a selection rule reaches."""
     for number, rule in enumerate((None, None, None, "residual", "first-to-halt")):
         row = written.headline[number]
-        words = [*row["command"].split()[2:], "--json", "--out", str(tmp_path / str(number))]
-        result = CliRunner().invoke(evaluate, words)
+        words = [*row["command"].split()[1:], "--json", "--out", str(tmp_path / str(number))]
+        result = CliRunner().invoke(app, words)
         assert result.exit_code == 0, result.output
         said = [Result(**one) for one in json.loads(result.stdout)["rows"]]
         exact = one(said, metric="exact", rule=rule or "mean over starts", part="")
@@ -226,7 +226,7 @@ def test_a_second_time_only_draws_the_same_page(run, written, monkeypatch):
     monkeypatch.setattr(sections, "stability", lambda *_, **__: pytest.fail("ran again"))
     asked = {name.replace("_", "-"): value for name, value in PLAN.to_json().items() if value is not None}
     options = [f"--{name}={value}" for name, value in asked.items()]
-    result = CliRunner().invoke(app, [str(run), *options, "--json"])
+    result = CliRunner().invoke(app, ["report", str(run), *options, "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["headline"] == written.headline
     assert written.page.read_text(encoding="utf-8") == before

@@ -1,4 +1,4 @@
-"""The `eqr` command: a verb per module, loaded only when that verb is used.
+"""The `eqr` command: a verb is a function of its name, whose module loads only when that verb is used.
 
 `main` turns a `UserError`, or an output that takes no more, into one clear line and exit code 2, a signal
 into one line and the exit code that shells expect (130 for Ctrl-C), and leaves a traceback and exit code 3
@@ -27,23 +27,23 @@ from eqr.signals import farewell
 ISSUES = "https://github.com/eqr-project/eqr/issues"
 COMMANDS = {
     "demo": ("eqr.cli.demo", "Train, scale and show a small reasoner, in minutes."),
-    "tasks": ("eqr.cli.tasks", "List the kinds of puzzles there are."),
+    "tasks": ("eqr.cli.data", "List the kinds of puzzles there are."),
     "data": ("eqr.cli.data", "Build, import and show puzzle sets."),
-    "convert": ("eqr.cli.convert", "Convert a published EqR, TRM, HRM or URM checkpoint."),
+    "convert": ("eqr.cli.models", "Convert a published EqR, TRM, HRM or URM checkpoint."),
     "train": ("eqr.cli.train", "Train a model by a recipe, resumably."),
-    "sweep": ("eqr.cli.sweep", "Train a recipe under many settings and seeds."),
+    "sweep": ("eqr.cli.reproduce", "Train a recipe under many settings and seeds."),
     "evaluate": ("eqr.cli.evaluate", "Measure a model: accuracy, intervals and cost."),
     "report": ("eqr.cli.report", "Write every figure and table of a run into one page."),
-    "compare": ("eqr.cli.compare", "Compare several runs at equal budgets, puzzle by puzzle."),
+    "compare": ("eqr.cli.report", "Compare several runs at equal budgets, puzzle by puzzle."),
     "models": ("eqr.cli.models", "List the models that ship with eqr, or show one's card."),
     "reproduce": ("eqr.cli.reproduce", "Reproduce the paper's tables, figures and claims."),
     "solve": ("eqr.cli.solve", "Solve puzzles from the command line, a file or stdin."),
     "serve": ("eqr.cli.serve", "Answer puzzles over HTTP, with a page to watch."),
-    "site": ("eqr.cli.site", "Write the page as a static site that needs no server."),
-    "export": ("eqr.cli.export", "Write a model as ONNX or torch.export graphs."),
-    "push": ("eqr.cli.push", "Upload a model to the Hugging Face Hub."),
+    "site": ("eqr.cli.serve", "Write the page as a static site that needs no server."),
+    "export": ("eqr.cli.models", "Write a model as ONNX or torch.export graphs."),
+    "push": ("eqr.cli.models", "Upload a model to the Hugging Face Hub."),
 }
-"""Verb: (module whose `app` it is, line shown by `eqr --help`). The order is the order of the help."""
+"""Verb: (module, line shown by `eqr --help`). The order is the order of the help."""
 
 ALIASES = {"import": "convert"}
 """Former names of verbs, which the help does not list."""
@@ -66,7 +66,11 @@ class LazyCommands(TyperGroup):
         if name not in COMMANDS:
             return None
         module, summary = COMMANDS[name]
-        command = typer.main.get_command(importlib.import_module(module).app)
+        verb = getattr(importlib.import_module(module), name)
+        if not isinstance(verb, typer.Typer):
+            verb, function = typer.Typer(), verb
+            verb.command()(function)
+        command = typer.main.get_command(verb)
         command.name = name
         command.short_help = summary
         _tidy(command, ctx)

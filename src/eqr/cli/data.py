@@ -1,12 +1,14 @@
-"""`eqr data`: build, import, export and look at puzzle sets."""
+"""`eqr tasks`: the kinds of puzzles; `eqr data`: build, import, export and look at puzzle sets."""
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eqr.cli.options import Json, Out, Overwrite
 from eqr.errors import UserError
 from eqr.files import new_folder, parse_word
 
@@ -14,16 +16,42 @@ if TYPE_CHECKING:
     from eqr.data import Splits
     from eqr.tasks import Task
 
-app = typer.Typer(no_args_is_help=True, help="Build, import, export and show puzzle sets.")
+data = typer.Typer(no_args_is_help=True, help="Build, import, export and show puzzle sets.")
 
-Out = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder to make.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the folder if it exists.")]
+Dataset = Annotated[Path, typer.Argument(help="A folder made by `eqr data build` or `import`.")]
 Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same puzzles.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 BAR = 40
 
 
-@app.command()
+def tasks(as_json: Json = False) -> None:
+    """List the kinds of puzzles there are."""
+    from eqr.tasks import task_named, task_names
+
+    known = [task_named(name) for name in task_names()]
+    if as_json:
+        rows = [
+            {
+                "name": task.name,
+                "shape": list(task.shape),
+                "vocabulary": task.vocabulary,
+                "summary": task.summary,
+                "rating": task.rating_name,
+                "options": task.generate_options.model_json_schema().get("properties", {}),
+            }
+            for task in known
+        ]
+        print(json.dumps(rows, indent=2))
+        return
+    for task in known:
+        size = f"{task.shape[0]}x{task.shape[1]}"
+        print(f"{task.name:<14} {size:>6}  {task.vocabulary - 1:>2} symbols  {task.summary}")
+    print(
+        "\nMazes of other sizes: maze-11x11, maze-unique-15x15, maze-1k-12x12. Your own: docs/custom-tasks.md"
+    )
+
+
+@data.command()
 def build(
     task: Annotated[str, typer.Argument(help="Such as sudoku-9x9 or maze-unique; see `eqr tasks`.")],
     out: Out,
@@ -52,7 +80,9 @@ def build(
 
     kind = task_named(_sized(task, size))
     named = {"clues": clues, "min_rating": min_rating, "max_rating": max_rating}
-    given = {key: value for key, value in named.items() if value is not None} | _pairs(option or [])
+    given: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
+    for key, value in _pairs(option or [], "--option", "KEY=VALUE, such as min_length=20"):
+        given[key] = parse_word(value, where=f"--option {key}")
     tenth = min(count // 10, 1000)
     sizes = {
         "train": count,
@@ -70,7 +100,7 @@ def build(
     _say_made(made, out)
 
 
-@app.command("import")
+@data.command("import")
 def import_(
     source: Annotated[
         str, typer.Argument(help="CSV file, HRM/TRM/EqR folder, ARC JSON folder, or hub dataset name.")
@@ -97,24 +127,13 @@ def import_(
     quiet: Quiet = False,
 ) -> None:
     """Import puzzles made elsewhere, checking every row."""
+    given = locals()
     from eqr.data.sources import Import, read_source
     from eqr.data.splits import DATASET
     from eqr.tasks import task_named
 
-    given = {
-        "source": source,
-        "task": task,
-        "count": count,
-        "validation": validation,
-        "test": test,
-        "split": split,
-        "columns": _named_columns(column or []),
-        "validation_from": validation_from,
-        "test_from": test_from,
-        "variants": variants,
-        "seed": seed,
-    }
-    wanted = Import.from_json(given, where="import")
+    given["columns"] = dict(_pairs(column or [], "--column", "OURS=THEIRS, such as question=puzzle"))
+    wanted = Import.from_json({name: given[name] for name in Import.model_fields}, where="import")
     with new_folder(out, replacing=DATASET if overwrite else None) as folder:
         made = read_source(wanted, quiet=quiet)
         made.write(folder)
@@ -122,9 +141,9 @@ def import_(
     _warn_of_leaks(made, task_named(made.task))
 
 
-@app.command()
+@data.command()
 def export(
-    dataset: Annotated[Path, typer.Argument(help="A folder made by `eqr data build` or `import`.")],
+    dataset: Dataset,
     out: Out,
     overwrite: Overwrite = False,
 ) -> None:
@@ -138,11 +157,11 @@ def export(
     print(f"{out}: {', '.join(f'{name} {len(puzzles):,}' for name, puzzles in splits)}")
 
 
-@app.command()
+@data.command()
 def show(
-    dataset: Annotated[Path, typer.Argument(help="A folder made by `eqr data build` or `import`.")],
+    dataset: Dataset,
     number: Annotated[int, typer.Option("-n", min=0, help="Puzzles to draw.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show what is in a dataset: statistics, histograms, repeats and leaks, and a few puzzles."""
     from eqr.data import Splits
@@ -177,22 +196,12 @@ def _sized(task: str, size: str | None) -> str:
     return f"{task}-{sides[0]}x{sides[-1]}"
 
 
-def _pairs(options: list[str]) -> dict[str, Any]:
-    pairs: dict[str, Any] = {}
-    for text in options:
+def _pairs(texts: list[str], option: str, form: str) -> Iterator[tuple[str, str]]:
+    for text in texts:
         key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise UserError(f"--option {text}: write KEY=VALUE, such as min_length=20")
-        pairs[key] = parse_word(value, where=f"--option {key}")
-    return pairs
-
-
-def _named_columns(texts: list[str]) -> dict[str, str]:
-    named = [text.partition("=") for text in texts]
-    for ours, equals, theirs in named:
-        if not (ours and equals and theirs):
-            raise UserError(f"--column {ours}{equals}{theirs}: write OURS=THEIRS, such as question=puzzle")
-    return {ours: theirs for ours, _, theirs in named}
+        if not (key and equals and value):
+            raise UserError(f"{option} {text}: write {form}")
+        yield key, value
 
 
 def _say_made(splits: "Splits", out: Path) -> None:

@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     from eqr.report import ReportPlan
     from eqr.train.recipe import Recipe
 
-app = typer.Typer()
-
 RECIPE = "sudoku-6x6"
 
 
-@app.command()
 def demo(
     out: Annotated[Path, typer.Option(metavar="RUN", help="Folder of the demo.")] = Path("runs/demo"),
     steps: Annotated[int | None, typer.Option(help="Optimizer steps, instead of the recipe's.")] = None,
@@ -121,7 +118,7 @@ def _solve_hardest(run: Path, traces: "Traces", starts: int) -> None:
     solver = Solver(run, budget=budget, select=FirstToHalt())
     puzzle = np.array(traces.puzzles.inputs[hardest])
     print(solver.task.render(puzzle) + "\n")
-    show_answer(solver, solver.solve(puzzle), trace=True, color=sys.stdout.isatty())
+    show_answer(solver, solver.solve(puzzle), trace=True)
 
 
 def _show_next(run: Path, page: Path, traces: "Traces", plan: "ReportPlan") -> None:

@@ -5,40 +5,36 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eqr.cli.reproduce import On
-from eqr.cli.solve import HALT_HELP, RACE_HELP, START_HELP
+from eqr.cli.options import Damping, Data, Device, Halt, Json, Model, Noise, On, Race, Seed, Start
 from eqr.errors import UserError
 from eqr.files import require_own
 
 if TYPE_CHECKING:
     from eqr.data import PuzzleSet
+    from eqr.model.reasoner import Reasoner
     from eqr.result import Result
     from eqr.results.evaluate import BudgetSweep, Evaluation, Filler
-
-app = typer.Typer()
 
 NAMES = {"verified": "verified (a verifier)", "first-to-halt": "first to halt"}
 """What selection rules are called in the table, where it is not what one types."""
 
 
-@app.command()
 def evaluate(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder, run folder or hub name.")],
-    data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Dataset folder; a run's own if not given.")
-    ] = None,
+    model: Model,
+    data: Data = None,
     split: Annotated[str, typer.Option(help="Which split of it.")] = "test",
     depth: Annotated[
         str | None,
         typer.Option(metavar="D,...", help="Segments per trajectory; 16, or 1 for feedforward models."),
     ] = None,
     breadth: Annotated[str, typer.Option(metavar="B,...", help="Independent starts per puzzle.")] = "1",
-    halt: Annotated[str, typer.Option(metavar="RULE", help=HALT_HELP)] = "never",
+    halt: Halt = "never",
     select: Annotated[
         list[str] | None,
         typer.Option(
@@ -47,101 +43,66 @@ def evaluate(
             "first-to-halt, verified.",
         ),
     ] = None,
-    race: Annotated[bool, typer.Option("--race", help=RACE_HELP)] = False,
+    race: Race = False,
     abreast: Annotated[int, typer.Option(help="Starts that race at once.")] = 8,
-    noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,
-    damping: Annotated[float | None, typer.Option(help="Damping instead of the model's.")] = None,
-    start: Annotated[str, typer.Option(metavar="START", help=START_HELP)] = "model",
+    noise: Noise = None,
+    damping: Damping = None,
+    start: Start = "model",
     probe: Annotated[
         bool, typer.Option("--probe", help="Measure residuals by a noise-free segment.")
     ] = False,
     limit: Annotated[int | None, typer.Option(help="Measure a random sample of this many puzzles.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
+    seed: Seed = 0,
     slots: Annotated[int, typer.Option(min=1, help="Trajectories advanced at once.")] = 64,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    device: Device = "auto",
     on: On = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where the candidates are kept; by the model if not given."),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace another run's candidates.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Measure a model: accuracy against depth and breadth, with intervals and cost.
 
     An interrupted run goes on where it stopped. `torchrun -m eqr evaluate ...` and --on ray share the work.
     """
-    budget = {
-        "race": race,
-        "abreast": abreast,
-        "noise": noise,
-        "damping": damping,
-        "start": start,
-        "probe": probe,
-        "seed": seed,
-    }
-    sweep = _sweep(depth, breadth, halt, select, budget)
-    with _filler(on) as filler:
-        _run(model, data, split, limit, sweep, out, slots, device, filler, overwrite, as_json, halt)
-
-
-def _sweep(
-    depth: str | None, breadth: str, halt: str, select: list[str] | None, budget: dict[str, Any]
-) -> "BudgetSweep":
+    given = locals()
     from eqr.results.evaluate import BudgetSweep
 
-    depths = () if depth is None else _numbers(depth, "--depth")
-    return BudgetSweep.asked(depths, _numbers(breadth, "--breadth"), halt=halt, select=select or (), **budget)
+    sweep = BudgetSweep.asked(
+        () if depth is None else _numbers(depth, "--depth"),
+        _numbers(breadth, "--breadth"),
+        halt=halt,
+        select=select or (),
+        **{name: given[name] for name in ("race", "abreast", "noise", "damping", "start", "probe", "seed")},
+    )
+    with _filler(on) as filler:
+        import torch
 
+        from eqr.data import load_split
+        from eqr.data.splits import sample
+        from eqr.files import write_json
+        from eqr.results.evaluate import evaluate
+        from eqr.solve import load
+        from eqr.tasks import task_named
+        from eqr.train.distributed import joined
+        from eqr.train.sources import run_data
 
-def _run(
-    model: str,
-    data: Path | None,
-    split: str,
-    limit: int | None,
-    sweep: "BudgetSweep",
-    out: Path | None,
-    slots: int,
-    device: str,
-    filler: "Filler | None",
-    overwrite: bool,
-    as_json: bool,
-    halt: str,
-) -> None:
-    """Evaluate; one process keeps the result beside the candidates and prints it."""
-    from datetime import timedelta
-
-    import torch
-
-    from eqr.data import load_split
-    from eqr.data.splits import sample
-    from eqr.files import write_json
-    from eqr.results.evaluate import evaluate
-    from eqr.solve import load
-    from eqr.tasks import task_named
-    from eqr.train.distributed import joined
-    from eqr.train.sources import run_data
-
-    puzzles = load_split(data or run_data(Path(model)), split)
-    reasoner = load(model, device=device).for_task(task_named(puzzles.task))
-    sweep = sweep.for_model(reasoner.config)
-    if limit is not None and limit != len(puzzles):
-        puzzles = sample(puzzles, limit, seed=0)
-    folder = out or _default_out(model, reasoner, puzzles, sweep, split)
-    # processes only wait for one another, and as long as the last of them works
-    with joined(torch.device("cpu"), patience=timedelta(days=7)) as world:
-        found = evaluate(
-            reasoner,
-            puzzles,
-            sweep,
-            folder,
-            slots=slots,
-            world=world,
-            filler=filler,
-            overwrite=overwrite,
-            quiet=as_json or not world.first,
-        )
-    if found is None:
+        puzzles = load_split(data or run_data(Path(model)), split)
+        reasoner = load(model, device=device).for_task(task_named(puzzles.task))
+        sweep = sweep.for_model(reasoner.config)
+        if limit is not None and limit != len(puzzles):
+            puzzles = sample(puzzles, limit, seed=0)
+        folder = out or _default_out(model, reasoner, puzzles, sweep, split)
+        # processes only wait for one another, and as long as the last of them works
+        with joined(torch.device("cpu"), patience=timedelta(days=7)) as world:
+            quiet = as_json or not world.first
+            found = evaluate(
+                reasoner, puzzles, sweep, folder,
+                slots=slots, world=world, filler=filler, overwrite=overwrite, quiet=quiet,
+            )  # fmt: skip
+    if found is None:  # another process prints
         return
     plain = {"split": split, **sweep.to_json(), **found.to_json(), "out": str(folder)}
     write_json(folder / "evaluation.json", plain)
@@ -178,7 +139,9 @@ def _numbers(text: str, option: str) -> tuple[int, ...]:
     return numbers
 
 
-def _default_out(model: str, reasoner: Any, puzzles: "PuzzleSet", sweep: "BudgetSweep", split: str) -> Path:
+def _default_out(
+    model: str, reasoner: "Reasoner", puzzles: "PuzzleSet", sweep: "BudgetSweep", split: str
+) -> Path:
     from eqr.behaviour import ANSWERS
     from eqr.model.lookup import local_model, shipped
     from eqr.results.table import model_digest

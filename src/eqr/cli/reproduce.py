@@ -1,16 +1,18 @@
-"""`eqr reproduce`: every table, figure and claim of the paper, one word each."""
+"""`eqr reproduce`: tables, figures and claims of the paper; `eqr sweep`: one recipe under many settings."""
 
+import hashlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from eqr.cli.train import seconds
+from eqr.cli.options import Accepted, DryRun, Json, Kept, Limit, On, Workers, seconds
+from eqr.cli.train import recipe_at
 from eqr.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,44 +22,13 @@ if TYPE_CHECKING:
     from eqr.paper.reproduce import Report
     from eqr.paper.store import Store
 
-app = typer.Typer()
-
 SMOKE = Path("runs") / "smoke"
 """Where smoke runs and what comes of them go, apart from real ones."""
 
 GPU = 60e12
 """Operations a second that training sustains on one accelerator in bfloat16: an assumption, stated."""
 
-Workers = Annotated[
-    int | None, typer.Option(help="Runs at the same time, one thread each; one per core if not given.")
-]
-Limit = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Write checkpoints and stop after this long: 90s, 30m, 2h.")
-]
-On = Annotated[
-    str | None,
-    typer.Option(
-        metavar="CLUSTER", help="ray: a cluster instead of this machine's cores; or ray://HOST:PORT."
-    ),
-]
-Kept = Annotated[Path | None, typer.Option(metavar="DIR", help="Runs by content; runs/store if not given.")]
-Results = Annotated[Path | None, typer.Option(metavar="DIR", help="Where results go; results if not given.")]
 
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show which runs are there and which would be trained.")
-]
-Accepted = Annotated[
-    bool, typer.Option("--accept-store", help="Use runs made by code that trains or answers otherwise.")
-]
-Reused = Annotated[
-    bool,
-    typer.Option(
-        "--reuse", help="Take numbers that --out shows for the same recipes and seeds; train only the rest."
-    ),
-]
-
-
-@app.command()
 def reproduce(
     items: Annotated[
         list[str] | None, typer.Argument(metavar="ITEM...", help="T3, F1, C8, ... or all.")
@@ -80,10 +51,18 @@ def reproduce(
         bool, typer.Option("--smoke", help="Run everything at a tiny size, as a check.")
     ] = False,
     store: Kept = None,
-    out: Results = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where results go; results if not given.")
+    ] = None,
     accept_store: Accepted = False,
-    reuse: Reused = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
+    reuse: Annotated[
+        bool,
+        typer.Option(
+            "--reuse",
+            help="Take numbers that --out shows for the same recipes and seeds; train only the rest.",
+        ),
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Reproduce tables, figures and claims of the paper.
 
@@ -97,7 +76,10 @@ def reproduce(
     if verify:
         _verify(folder)
         return
-    _require(scale, seeds, workers)
+    if scale not in ("lab", "paper"):
+        raise UserError(f"--scale {scale!r}: lab (small models, these cores) or paper (published recipes)")
+    if seeds is not None and seeds < 1:
+        raise UserError(f"--seeds {seeds}: at least 1; an interval needs 2 or more")
     from eqr.paper.reproduce import chosen
 
     experiments = chosen(items or [])
@@ -106,26 +88,32 @@ def reproduce(
         return
     from eqr.paper.plan import make_plan
     from eqr.paper.reproduce import reproduce as reproduced
+    from eqr.paper.reproduce import restore
     from eqr.paper.store import Store
 
     kept = Store(store or (SMOKE / "store" if smoke else Path("runs") / "store"))
     plan = make_plan(experiments, "lab", seeds=seeds, smoke=smoke)
     if reuse and not smoke:
-        put_back(plan, kept, folder)
+        count = restore(plan, kept, folder)
+        print(f"{count} runs are taken from {folder}: their numbers, without weights", file=sys.stderr)
     if dry_run:
-        print_plan(plan, kept, as_json)
+        _print_plan(plan, kept, as_json)
         return
-    accept(plan, kept, accept_store or reuse)
-    options: dict[str, Any] = {"seeds": seeds, "smoke": smoke, "quiet": as_json}
-    options["time_limit"] = None if time_limit is None else seconds(time_limit)
-    with executor_for(on, workers) as executor:
+    _accept(plan, kept, accept_store or reuse)
+    limit = None if time_limit is None else seconds(time_limit)
+    options: dict[str, Any] = {"seeds": seeds, "smoke": smoke, "time_limit": limit, "quiet": as_json}
+    with _executor_for(on, workers) as executor:
         report = reproduced(experiments, executor, store=kept, out=folder, **options)
-    _conclude(report, folder, as_json)
+    print(json.dumps(_as_json(report, folder), indent=2) if as_json else _text(report, folder))
+    if report.failed:
+        raise typer.Exit(1)
 
 
 @contextmanager
-def executor_for(on: str | None, workers: int | None) -> "Iterator[Executor]":
+def _executor_for(on: str | None, workers: int | None) -> "Iterator[Executor]":
     """Give what does the runs while the block runs: this machine's cores, or the cluster `--on` names."""
+    if workers is not None and workers < 1:
+        raise UserError(f"--workers {workers}: at least 1")
     if on is None:
         from eqr.paper.executor import LocalExecutor
 
@@ -142,29 +130,7 @@ def executor_for(on: str | None, workers: int | None) -> "Iterator[Executor]":
         yield RayExecutor(ray)
 
 
-def _require(scale: str, seeds: int | None, workers: int | None) -> None:
-    if scale not in ("lab", "paper"):
-        raise UserError(f"--scale {scale!r}: lab (small models, these cores) or paper (published recipes)")
-    if seeds is not None and seeds < 1:
-        raise UserError(f"--seeds {seeds}: at least 1; an interval needs 2 or more")
-    require_workers(workers)
-
-
-def require_workers(workers: int | None) -> None:
-    """Say so if the number of runs side by side is none."""
-    if workers is not None and workers < 1:
-        raise UserError(f"--workers {workers}: at least 1")
-
-
-def put_back(plan: "Plan", store: "Store", results: Path) -> None:
-    """Take what results show for the runs of a plan, and say how many that were."""
-    from eqr.paper.reproduce import restore
-
-    count = restore(plan, store, results)
-    print(f"{count} runs are taken from {results}: their numbers, without weights", file=sys.stderr)
-
-
-def accept(plan: "Plan", store: "Store", accepted: bool) -> None:
+def _accept(plan: "Plan", store: "Store", accepted: bool) -> None:
     """Runs by code that trains or answers otherwise are used only if somebody says so."""
     from eqr.paper.reproduce import other_versions
 
@@ -203,7 +169,7 @@ def _paper(experiments: "list[Experiment]", seeds: int | None, as_json: bool) ->
     )
 
 
-def print_plan(plan: "Plan", store: "Store", as_json: bool) -> None:
+def _print_plan(plan: "Plan", store: "Store", as_json: bool) -> None:
     """Print which runs of a plan are there already."""
     rows = [{"run": job.label, "key": job.key, "state": job.state(store)} for job in plan.jobs]
     if as_json:
@@ -248,13 +214,6 @@ def _verify(folder: Path) -> None:
     print(f"{folder}: all verdicts, plots and the page follow from the numbers")
 
 
-def _conclude(report: "Report", out: Path, as_json: bool) -> None:
-    """Say what came of it, and fail if a run did."""
-    print(json.dumps(_as_json(report, out), indent=2) if as_json else _text(report, out))
-    if report.failed:
-        raise typer.Exit(1)
-
-
 def _as_json(report: "Report", out: Path) -> dict[str, Any]:
     from eqr.paper.page import listed
 
@@ -268,7 +227,65 @@ def _text(report: "Report", out: Path) -> str:
     lines = [
         f"{item}: {out / item / 'table.md'}" for item in report.items if (out / item / "table.md").is_file()
     ]
-    lines += [f"failed: {label}: {reason}" for label, reason in report.failed.items()]
-    if report.stopped:
-        lines.append(f"{report.stopped} runs are left; the same command goes on")
+    lines += _left(report.failed, report.stopped)
     return "\n".join([*lines, f"all results: {out / 'README.md'}"])
+
+
+def sweep(
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="A recipe's name (with variants), or a recipe.json.")
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUES",
+            help="Values of a setting: 1e-3,2e-3 or 0..9; every combination is trained.",
+        ),
+    ] = None,
+    time_limit: Limit = None,
+    workers: Workers = None,
+    on: On = None,
+    dry_run: DryRun = False,
+    store: Kept = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the table goes; runs/sweeps/... if not given.")
+    ] = None,
+    accept_store: Accepted = False,
+    as_json: Json = False,
+) -> None:
+    """Train a recipe under every combination of settings, and gather one table with intervals over seeds.
+
+    Each run takes `threads` cores (one, unless set) or a GPU (--set device=cuda). Stopped at any moment, the
+    same command goes on; nothing is trained twice.
+    """
+    from eqr.paper.store import Store
+    from eqr.paper.sweep import gathered, make_sweep, run_sweep, table_text
+
+    limit = None if time_limit is None else seconds(time_limit)
+    asked = make_sweep(recipe_at(recipe), settings or [])
+    kept = Store(store or Path("runs") / "store")
+    if dry_run:
+        _print_plan(asked.plan(), kept, as_json)
+        return
+    _accept(asked.plan(), kept, accept_store)
+    text = json.dumps([(axis.key, axis.values) for axis in asked.axes])
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    folder = out or Path("runs") / "sweeps" / f"{asked.name.replace('/', '-')}-{digest}"
+    with _executor_for(on, workers) as executor:
+        tally = run_sweep(asked, executor, store=kept, out=folder, time_limit=limit, quiet=as_json)
+    rows = gathered(asked, kept)
+    if as_json:
+        counts = {"done": tally.done, "failed": tally.failed, "stopped": tally.stopped}
+        print(json.dumps({"out": str(folder), **counts, "rows": rows}, indent=2))
+    else:
+        lines = [table_text(asked, rows), "", *_left(tally.failed, tally.stopped)]
+        print("\n".join([*lines, f"table: {folder / 'table.md'}"]))
+    if tally.failed:
+        raise typer.Exit(1)
+
+
+def _left(failed: Mapping[str, str], stopped: int) -> list[str]:
+    """Return lines on what was not done."""
+    lines = [f"failed: {label}: {reason}" for label, reason in failed.items()]
+    return [*lines, f"{stopped} runs are left; the same command goes on"] if stopped else lines

@@ -1,28 +1,27 @@
-"""`eqr serve`: answer puzzles over HTTP, and show the page on which one watches."""
+"""`eqr serve`: answer puzzles over HTTP, with a page to watch; `eqr site`: that page without a server."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from eqr.cli.reproduce import On
+from eqr.cli.options import On, Overwrite
 from eqr.errors import UserError, with_extra
+from eqr.files import new_folder
+from eqr.progress import progress
 
-if TYPE_CHECKING:
-    from eqr.serve.limits import Limits
+Models = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="MODEL", help="Model folders, run folders or hub names; none: the shipped models."
+    ),
+]
 
-app = typer.Typer()
 
-
-@app.command()
 def serve(
-    models: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="MODEL", help="Model folders, run folders or hub names; none: the shipped models."
-        ),
-    ] = None,
+    models: Models = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; 0.0.0.0 is the network, and needs --key or --open.")
     ] = "127.0.0.1",
@@ -56,67 +55,74 @@ def serve(
         from eqr.serve.run import load, run
     except ImportError as error:
         raise UserError(f"serving needs {error.name}: {with_extra('serve')}") from None
-    from eqr.progress import progress
 
-    names = models or shipped_names()
+    if on is None and replicas is not None:
+        raise UserError("--replicas is for a cluster; add --on ray")
+    names = models or _shipped_names()
     limits = Limits(waiting=waiting, seconds=seconds)
     require_access(host, key, anyone=anyone)
-    options: dict[str, Any] = {
+    asked: dict[str, Any] = {
         "slots": slots,
         "key": key,
         "origins": tuple(cors or ()),
         "hosts": names_of(host),
     }
-    ready = partial(_announce, host, is_local(host))
-    if on is not None:
-        with listening(host, port):  # an address that cannot be had is said before a cluster is begun
-            pass
-        _serve_on(on, names, limits, host, port, replicas or "1", options, partial(ready, names, port))
-        return
-    if replicas is not None:
-        raise UserError("--replicas is for a cluster; add --on ray")
-    with listening(host, port) as sockets:
-        with progress("loading", len(names), unit="models") as shown:
-            served = load(names, loaded=shown.advance)
-        application = make_app(served, limits, **options)
-        called = [model.name for model in served]
-        run(application, limits, sockets, ready=partial(ready, called))
-
-
-def _announce(host: str, local: bool, served: Sequence[str], port: int) -> None:
-    """Say where which models are served."""
-    place = f"http://{'localhost' if local or host == '0.0.0.0' else host}:{port}"
-    print(f"serving {', '.join(served)} on {place} (docs: {place}/docs)", flush=True)
-
-
-def _serve_on(
-    on: str,
-    names: list[str],
-    limits: "Limits",
-    host: str,
-    port: int,
-    replicas: str,
-    options: dict[str, Any],
-    ready: Callable[[], None],
-) -> None:
-    """Serve on the cluster that `--on` names, until asked to stop."""
+    address = "localhost" if is_local(host) or host == "0.0.0.0" else host
+    with listening(host, port) as sockets:  # an address that cannot be had is said before anything else
+        if on is None:
+            with progress("loading", len(names), unit="models") as shown:
+                served = load(names, loaded=shown.advance)
+            ready = partial(_announce, address, [model.name for model in served])
+            run(make_app(served, limits, **asked), limits, sockets, ready=ready)
+            return
     from eqr.cluster.connect import connected
     from eqr.cluster.serving import deploy, parse_replicas, serve_until_stopped
 
-    count = parse_replicas(replicas)
+    count = parse_replicas(replicas or "1")
     if port == 0:
         raise UserError("--port 0: on a cluster every node listens on the same port; name one")
 
     def begin() -> None:
-        deploy(names, limits, host=host, port=port, replicas=count, **options)
-        ready()
+        deploy(names, limits, host=host, port=port, replicas=count, **asked)
+        _announce(address, names, port)
 
     with connected(on):
         serve_until_stopped(begin)
 
 
-def shipped_names() -> list[str]:
-    """Names of the models that come with the package."""
+def _announce(address: str, served: Sequence[str], port: int) -> None:
+    """Say where which models are served."""
+    place = f"http://{address}:{port}"
+    print(f"serving {', '.join(served)} on {place} (docs: {place}/docs)", flush=True)
+
+
+def _shipped_names() -> list[str]:
     from eqr.model.lookup import shipped
 
     return list(shipped())
+
+
+def site(
+    models: Models = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder to write the site to.")] = Path("site"),
+    runtime: Annotated[
+        Path, typer.Option(metavar="DIR", help="The `dist` folder of onnxruntime-web, from npm.")
+    ] = Path("build/npm/node_modules/onnxruntime-web/dist"),
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a folder that any host of files can serve: page, exported models and runtime."""
+    try:
+        from eqr.serve.run import load
+        from eqr.serve.site import build_site
+    except ImportError as error:
+        raise UserError(f"the site needs {error.name}: {with_extra('serve,export')}") from None
+
+    served = load(models or _shipped_names())
+    with (
+        new_folder(out, replacing="models.json" if overwrite else None) as folder,
+        progress("exporting", 4 * len(served), unit="graphs") as shown,
+    ):
+        build_site(folder, served, runtime, done=shown.advance)
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    names = ", ".join(model.name for model in served)
+    print(f"{out}: {names}, {size / 1e6:.1f} MB; try it with: python -m http.server -d {out}")

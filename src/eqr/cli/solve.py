@@ -1,5 +1,6 @@
 """`eqr solve`: solve puzzles typed, pasted, in a file or on stdin."""
 
+import gc
 import io
 import json
 import sys
@@ -13,28 +14,16 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from eqr.cli.options import Damping, Device, Halt, Noise, Race, Seed, Start
 from eqr.errors import UserError, with_extra
-from eqr.files import regular_file
+from eqr.files import new_file, regular_file
 from eqr.progress import LOG_SECONDS
 
 if TYPE_CHECKING:
-    from eqr.backends import Backend
     from eqr.model.reasoner import Reasoner
     from eqr.solve import Answer, Refused, Snapshot, Solver
     from eqr.tasks import Task
 
-app = typer.Typer()
-WORDS = "A folder, run, shipped model or hub name, then puzzles as text; - reads stdin."
-
-HALT_HELP = (
-    "never, head, above-continue (HRM), residual:0.02, stable:3, valid (uses the rules); "
-    "a+b both, a/b either."
-)
-START_HELP = "model (its own) or random[:scale[:scratch scale]]."
-RACE_HELP = "The first start that halts cancels the rest."
-DEPTH_HELP = "Most segments per trajectory; by default 1,024, or 64 with --halt never."
-SELECT_HELP = "How to choose among starts; `verified` uses the task's check."
-HARD_OPTIONS = "--breadth 8 --race"
 PATIENCE = 2.0
 """Seconds without an answer after which the progress is shown."""
 REDRAW = 0.2
@@ -46,11 +35,18 @@ LONGEST_ROW = 30
 LONGEST_LINE = 1 << 16
 """Bytes of a line that are read; no puzzle is longer."""
 
+Given: TypeAlias = list[str | Iterator[str]]
+"""Puzzles in their order: a whole one, or the lines that some are in."""
 
-@app.command()
+
 def solve(
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[MODEL] [PUZZLE]...", help=WORDS, show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL] [PUZZLE]...",
+            help="A folder, run, shipped model or hub name, then puzzles as text; - reads stdin.",
+            show_default=False,
+        ),
     ] = None,
     file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Puzzles, one a line or apart by empty lines.")
@@ -61,46 +57,47 @@ def solve(
     identity: Annotated[
         str | None, typer.Option(metavar="NAME", help="Mini-ARC: the family's name in the data, or number.")
     ] = None,
-    depth: Annotated[int | None, typer.Option(help=DEPTH_HELP)] = None,
+    depth: Annotated[
+        int | None,
+        typer.Option(help="Most segments per trajectory; by default 1,024, or 64 with --halt never."),
+    ] = None,
     breadth: Annotated[int, typer.Option(help="Independent starts per puzzle.")] = 1,
-    halt: Annotated[str, typer.Option(metavar="RULE", help=HALT_HELP)] = "head+stable:1/stable:64",
-    select: Annotated[str, typer.Option(metavar="RULE", help=SELECT_HELP)] = "verified",
-    race: Annotated[bool, typer.Option("--race", help=RACE_HELP)] = False,
-    noise: Annotated[float | None, typer.Option(help="Path noise instead of the model's.")] = None,
-    damping: Annotated[float | None, typer.Option(help="Damping instead of the model's.")] = None,
-    start: Annotated[str, typer.Option(metavar="START", help=START_HELP)] = "model",
-    seed: Annotated[int, typer.Option(help="Of the starts and the noise.")] = 0,
+    halt: Halt = "head+stable:1/stable:64",
+    select: Annotated[
+        str,
+        typer.Option(metavar="RULE", help="How to choose among starts; `verified` uses the task's check."),
+    ] = "verified",
+    race: Race = False,
+    noise: Noise = None,
+    damping: Damping = None,
+    start: Start = "model",
+    seed: Seed = 0,
     trace: Annotated[bool, typer.Option("--trace", help="Show the grid after every segment.")] = False,
     gif: Annotated[Path | None, typer.Option(metavar="FILE", help="Save it as a moving picture.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
 ) -> None:
     """Solve puzzles; exit code 1 if any was refused or its answer breaks the rules."""
-    from eqr.solve import Refused
+    options = {key: value for key, value in locals().items() if key not in ("words", "identity")}
+    gc.disable()  # until the first answer: what loads stays, and to look through it takes half a second
+    try:
+        from eqr.solve import Refused
 
-    model, puzzles = _named(words or [], file)
-    options = {
-        "depth": depth,
-        "breadth": breadth,
-        "halt": halt,
-        "select": select,
-        "race": race,
-        "noise": noise,
-        "damping": damping,
-        "start": start,
-        "seed": seed,
-    }
-    solver, given = _opened(model, task, puzzles, file, identity, options, device)
-    watcher = Watcher(solver, quiet=as_json)
-    failed = False
-    for number, answer in enumerate(watcher.solved(_texts(given, solver.task), live="-" in puzzles)):
-        failed = failed or isinstance(answer, Refused) or not answer.valid
-        if as_json:
-            print(json.dumps(_plain(solver, answer, trace), allow_nan=False), flush=True)
-        else:
-            show_answer(solver, answer, trace=trace, color=sys.stdout.isatty())
-        if gif is not None and number == 0 and not isinstance(answer, Refused):
-            _write_gif(gif, solver, answer)
+        name, puzzles = _named(words or [], file)
+        solver, given = _opened(name, puzzles, file, task, identity, device, options)
+        failed = False
+        answers = Watcher(solver, quiet=as_json).solved(_texts(given, solver.task), live="-" in puzzles)
+        for number, answer in enumerate(answers):
+            gc.enable()
+            failed = failed or isinstance(answer, Refused) or not answer.valid
+            if as_json:
+                print(json.dumps(_plain(solver, answer, trace), allow_nan=False), flush=True)
+            else:
+                show_answer(solver, answer, trace=trace)
+            if gif is not None and number == 0 and not isinstance(answer, Refused):
+                _write_gif(gif, solver, answer)
+    finally:
+        gc.enable()
     raise typer.Exit(1 if failed else 0)
 
 
@@ -128,29 +125,27 @@ def _named(words: list[str], file: Path | None) -> tuple[str | None, list[str]]:
     return words[0], words[1:]
 
 
-Given: TypeAlias = list[str | Iterator[str]]
-"""Puzzles in their order: a whole one, or the lines that some are in."""
-
-
 def _opened(
-    model: str | None,
-    task: str | None,
+    name: str | None,
     puzzles: list[str],
     file: Path | None,
+    task: str | None,
     identity: str | None,
-    options: dict[str, Any],
     device: str,
+    options: dict[str, Any],
 ) -> tuple["Solver", Given]:
     """Open the model that is named, or the shipped one for the first puzzle, for the task of that puzzle."""
     from eqr.model.lookup import MAZE, SUDOKU, model_for, task_for
     from eqr.solve import SolveOptions, Solver, load
+    from eqr.solve.first_use import EagerFirst, ready
     from eqr.tasks import task_named
 
+    options = {key: value for key, value in options.items() if key in SolveOptions.model_fields}
     asked = SolveOptions.from_json(options, where="solve")
     given: Given = [_lines("stdin", _stdin) if text == "-" else text for text in puzzles]
     if file is not None:
         given.append(_lines(str(file), lambda: regular_file(file).open("rb")))
-    name, found = model, None if task is None else task_named(task)
+    found = None if task is None else task_named(task)
     if name is None:
         first, given[0] = _first_puzzle(given[0], None)
         name, of_text = model_for(first)
@@ -162,24 +157,19 @@ def _opened(
         if kind.startswith((MAZE, SUDOKU)):
             first, given[0] = _first_puzzle(given[0], kind)
             found = _fitting(reasoner, task_for(first, kind), found)
+    # one puzzle does not wait until kernels are compiled
+    alone = len(given) == 1 and isinstance(given[0], str) and reasoner.embedding.device.type == "cpu"
     solver = Solver(
         reasoner,
         task=found,
         budget=asked.budget(reasoner.config),
         select=asked.selection(),
         identity=0 if identity is None else _identity(identity, name),
-        backend=_backend(reasoner) if len(given) == 1 and isinstance(given[0], str) else None,
+        backend=EagerFirst(reasoner.config) if alone and not ready() else None,
     )
     if solver.task.identities and identity is None:
         raise UserError(f"{solver.task.name} needs to know the family of its puzzles: add --identity NAME")
     return solver, given
-
-
-def _backend(reasoner: "Reasoner") -> "Backend | None":
-    """Return what answers one puzzle while the kernels are not compiled yet; None is the default."""
-    from eqr.solve.first_use import EagerFirst, ready
-
-    return None if reasoner.embedding.device.type != "cpu" or ready() else EagerFirst(reasoner.config)
 
 
 def _fitting(reasoner: "Reasoner", wanted: "Task", own: "Task") -> "Task":
@@ -309,7 +299,6 @@ def _write_gif(path: Path, solver: "Solver", answer: "Answer") -> None:
         from eqr.figures.moving import moving_picture
     except ImportError as error:
         raise UserError(f"--gif needs {error.name}: {with_extra('plots')}") from None
-    from eqr.files import new_file
 
     frames = list(solver.trace(answer.puzzle, start=answer.start))
     verdict = "answered" if solver.task.identities else "solved" if answer.valid else "not solved"
@@ -323,77 +312,78 @@ class Watcher:
     """Says on stderr how far the puzzles under way are, and shows the best so far when interrupted."""
 
     def __init__(self, solver: "Solver", *, quiet: bool) -> None:
-        self.solver, self.quiet = solver, quiet
-        self.latest: dict[int, dict[int, Snapshot]] = {}
+        self._solver, self._quiet, self._live = solver, quiet, sys.stderr.isatty()
+        self._latest: dict[int, dict[int, Snapshot]] = {}
         """Of each puzzle under way, the last segment of each start."""
         self._answered = self._said = time.monotonic()
 
     def solved(self, puzzles: Iterable[str], *, live: bool) -> Iterator["Answer | Refused"]:
         """Yield the answers in order."""
+        watch = None if self._quiet else self._see
         try:
-            for answer in self.solver.solve_many(puzzles, live=live, watch=None if self.quiet else self.see):
+            for answer in self._solver.solve_many(puzzles, live=live, watch=watch):
                 self._clear()
-                self.latest.pop(answer.index, None)
+                self._latest.pop(answer.index, None)
                 yield answer
                 self._answered = time.monotonic()
         except KeyboardInterrupt:
             self._clear()
-            self._show_best()
+            if self._latest:
+                number, best = self._best()
+                print(f"puzzle {number}: stopped after segment {best.segment}; the best so far:")
+                print(self._solver.task.render(best.grid), flush=True)
             raise
 
-    def see(self, snapshot: "Snapshot") -> None:
+    def _see(self, snapshot: "Snapshot") -> None:
         """Note a segment; say so if the answer is long in coming."""
-        self.latest.setdefault(snapshot.puzzle, {})[snapshot.start] = snapshot
+        self._latest.setdefault(snapshot.puzzle, {})[snapshot.start] = snapshot
         now = time.monotonic()
-        live = sys.stderr.isatty()
-        if now - self._answered < PATIENCE or now - self._said < (REDRAW if live else LOG_SECONDS):
+        if now - self._answered < PATIENCE or now - self._said < (REDRAW if self._live else LOG_SECONDS):
             return
         self._said = now
-        line = self._line(min(self.latest))
-        print(f"\r{line}\x1b[K" if live else line, end="" if live else "\n", file=sys.stderr, flush=True)
-
-    def _line(self, puzzle: int) -> str:
-        best = self._best(puzzle)
-        return (
-            f"puzzle {puzzle + 1}: segment {best.segment} of {self.solver.budget.depth:,}, "
+        number, best = self._best()
+        line = (
+            f"puzzle {number}: segment {best.segment} of {self._solver.budget.depth:,}, "
             f"residual {best.residual:.4f}; Ctrl-C shows the best so far"
         )
+        print(f"\r{line}\x1b[K" if self._live else f"{line}\n", end="", file=sys.stderr, flush=True)
 
-    def _best(self, puzzle: int) -> "Snapshot":
-        return min(self.latest[puzzle].values(), key=lambda snapshot: snapshot.residual)
+    def _best(self) -> tuple[int, "Snapshot"]:
+        """Return the number of the first puzzle under way, from 1, and its start that moves least."""
+        puzzle = min(self._latest)
+        return puzzle + 1, min(self._latest[puzzle].values(), key=lambda snapshot: snapshot.residual)
 
     def _clear(self) -> None:
-        if not self.quiet and sys.stderr.isatty():
+        if not self._quiet and self._live:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
-    def _show_best(self) -> None:
-        if self.latest:
-            puzzle = min(self.latest)
-            best = self._best(puzzle)
-            print(f"puzzle {puzzle + 1}: stopped after segment {best.segment}; the best so far:")
-            print(self.solver.task.render(best.grid), flush=True)
 
-
-def show_answer(solver: "Solver", answer: "Answer | Refused", *, trace: bool, color: bool) -> None:
+def show_answer(solver: "Solver", answer: "Answer | Refused", *, trace: bool) -> None:
     """Print an answer, with what it looked like on the way if `trace`."""
     from eqr.solve import Refused
 
-    number = answer.index + 1
+    number, color = answer.index + 1, sys.stdout.isatty()
     if isinstance(answer, Refused):
         print(f"puzzle {number}: refused: {answer.reason}\n")
         return
-    if trace:
-        _show_trace(solver, answer, color)
+    for frame, cells in _traced(solver, answer) if trace else ():
+        changed = f"{len(cells)} cells changed" if cells else "nothing changed"
+        print(
+            f"segment {frame.segment}: {changed}, residual {frame.residual:.4f}, halt {frame.halt:+.2f}"
+            + (f", {frame.status.word}" if frame.status is not None else "")
+        )
+        if cells:
+            print(solver.task.render(frame.grid, puzzle=answer.puzzle, color=color))
+        print()
     solved = "answered (whether it is right, only a label can say)" if solver.task.identities else "solved"
-    verdict = solved if answer.valid else f"not solved: {answer.reason}"
-    print(f"puzzle {number}: {verdict}")
+    print(f"puzzle {number}: {solved if answer.valid else f'not solved: {answer.reason}'}")
     if not answer.valid:
         print(_what_to_try(solver))
     print(solver.task.render(answer.grid, puzzle=answer.puzzle, color=color))
-    starts = f", start {answer.start + 1} of {solver.budget.breadth}" if solver.budget.breadth > 1 else ""
-    chosen = f" by {solver.select.to_json()['kind']}" if starts else ""
+    breadth = solver.budget.breadth
+    chosen = f", start {answer.start + 1} of {breadth} by {solver.select.kind}" if breadth > 1 else ""
     print(
-        f"depth {answer.depth} of {solver.budget.depth} ({answer.status.word}){starts}{chosen}, "
+        f"depth {answer.depth} of {solver.budget.depth} ({answer.status.word}){chosen}, "
         f"NFE {answer.nfe}, residual {answer.residual:.4f}, {answer.seconds:.2f} s",
         flush=True,
     )
@@ -405,37 +395,28 @@ def show_answer(solver: "Solver", answer: "Answer | Refused", *, trace: bool, co
 def _what_to_try(solver: "Solver") -> str:
     """Name the options that may solve what was not solved."""
     budget = solver.budget
-    starts = f"--breadth {4 * budget.breadth}" if budget.breadth > 1 else HARD_OPTIONS
+    starts = f"--breadth {4 * budget.breadth}" if budget.breadth > 1 else "--breadth 8 --race"
     if solver.reasoner.config.greatest_depth is not None:
         return f"try several starts: {starts}"
     return f"try several starts, {starts}, or more segments, --depth {4 * budget.depth}"
 
 
-def _show_trace(solver: "Solver", answer: "Answer", color: bool) -> None:
+def _traced(solver: "Solver", answer: "Answer") -> list[tuple["Snapshot", list[int]]]:
+    """Return what the chosen start decoded to after each segment, with the cells that changed."""
     from eqr.solve.answers import changes
 
     frames = list(solver.trace(answer.puzzle, start=answer.start))
-    for frame, cells in zip(frames, changes(answer.puzzle, frames), strict=True):
-        changed = f"{len(cells)} cells changed" if cells else "nothing changed"
-        print(
-            f"segment {frame.segment}: {changed}, residual {frame.residual:.4f}, halt {frame.halt:+.2f}"
-            + (f", {frame.status.word}" if frame.status is not None else "")
-        )
-        if cells:
-            print(solver.task.render(frame.grid, puzzle=answer.puzzle, color=color))
-        print()
+    return list(zip(frames, changes(answer.puzzle, frames), strict=True))
 
 
 def _plain(solver: "Solver", answer: "Answer | Refused", trace: bool) -> dict[str, Any]:
     from eqr.solve import Answer
-    from eqr.solve.answers import changes
 
-    said = answer.to_json(answer.index + 1)
+    number = answer.index + 1
+    said = answer.to_json(number)
     if trace and isinstance(answer, Answer):
-        frames = list(solver.trace(answer.puzzle, start=answer.start))
-        cells = changes(answer.puzzle, frames)
         said["trace"] = [
-            {**frame.to_json(solver.task, answer.index + 1), "changed": changed}
-            for frame, changed in zip(frames, cells, strict=True)
+            {**frame.to_json(solver.task, number), "changed": changed}
+            for frame, changed in _traced(solver, answer)
         ]
     return said

@@ -2,30 +2,19 @@
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from eqr.cli.options import Json, seconds
 from eqr.errors import UserError
 
 if TYPE_CHECKING:
     from eqr.runs import Summary
     from eqr.train.recipe import Recipe
 
-app = typer.Typer()
 
-
-def seconds(text: str) -> float:
-    """Read a duration such as `90`, `90s`, `3m` or `1.5h`."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
-    if not match or float(match[1]) == 0:
-        raise UserError(f"--time-limit {text!r} is not a duration; write for example 90s, 3m or 1.5h")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
-
-
-@app.command()
 def train(
     recipe: Annotated[
         str | None,
@@ -49,7 +38,7 @@ def train(
     show: Annotated[bool, typer.Option("--show", help="Print the resolved recipe and stop.")] = False,
     as_list: Annotated[bool, typer.Option("--list", help="List the recipes.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print the whole recipe first.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Train a model by a recipe."""
     from eqr.runs import RunFolder
