@@ -1,11 +1,11 @@
 """`Experiment`: one table or figure of the paper as data, and `Claim`: what the paper says it shows.
 
 A cell of the table belongs to a row and a column. Its recipe is the column's setting at the chosen scale,
-changed by the row; its number is what the column's measurement gives. A row says in words of `plan.py` what
-the paper says about it, and building a recipe that is not so is an error.
+changed by the row; its number is what the column's measurement gives.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
@@ -14,9 +14,6 @@ from eqr.paper.measurement import AnyMeasurement, Solve, named
 from eqr.value import Value
 
 Scale = Literal["lab", "paper"]
-Property = bool | int | float | str
-
-
 Changes = Mapping[str, Any]
 """Values of a recipe's fields, by dotted name; a later one is made on top of those before it."""
 NO_CHANGES: Changes = {}
@@ -27,6 +24,10 @@ class Setting(Value):
 
     recipe: str
     changes: Changes = NO_CHANGES
+    paper: "Setting | None" = None
+    """The published recipe that a lab's stands for; None where the paper's scale has nothing to train."""
+    why: str = ""
+    """What it is, and why an effect can show in it."""
 
     def plus(self, changes: Changes) -> "Setting":
         """Return it with more changes."""
@@ -45,7 +46,6 @@ class Column(Value):
     digits: int = 1
     lab: Setting | None = None
     """Instead of the experiment's, where columns differ in task."""
-    paper: Setting | None = None
     seeds: PositiveInt | None = None
     """Instead of the experiment's, where the lab's runs of a column are cheaper or dearer."""
 
@@ -61,7 +61,6 @@ class Row(Value):
     lab: Setting | None = None
     """Instead of the experiment's and the column's."""
     lab_changes: Changes = NO_CHANGES
-    paper: Setting | None = None
     paper_changes: Changes = NO_CHANGES
     measurement: Solve | None = None
     """The row's own budget, instead of the column's."""
@@ -71,8 +70,6 @@ class Row(Value):
     at: tuple[int, int] | None = None
     only: tuple[str, ...] | None = None
     """The columns that this row has; all unless given."""
-    says: Mapping[str, Property] = Field(default_factory=dict)
-    """What the paper says about the row, checked against the recipe."""
     published: Mapping[str, int | float | str] = Field(default_factory=dict)
     """The printed number by column."""
     series: str | None = None
@@ -105,13 +102,11 @@ class Experiment(Value):
     title: str
     question: str
     lab: Setting
-    paper: Setting | None = None
-    """None where the paper's scale has nothing to train."""
     regime: str
     """The lab form, and why the effect can show in it."""
     rows: tuple[Row, ...]
     columns: tuple[Column, ...]
-    seeds: PositiveInt = 3
+    seeds: PositiveInt = 5
     first_seed: NonNegativeInt = 0
     """The recipe's seed of the seed that tables call 0."""
     minutes: PositiveFloat
@@ -136,14 +131,15 @@ class Experiment(Value):
     def cells(self) -> list["Cell"]:
         """Return every cell, row by row."""
         return [
-            Cell(experiment=self, row=row, column=column)
+            Cell(self, row, column)
             for row in self.rows
             for column in self.columns
             if row.only is None or column.name in row.only
         ]
 
 
-class Cell(Value):
+@dataclass(frozen=True)
+class Cell:
     """A row and a column of an experiment."""
 
     experiment: Experiment
@@ -184,9 +180,8 @@ class Cell(Value):
 
     def setting(self, scale: Scale) -> Setting | None:
         """Return the recipe that the row's variants and changes apply to."""
-        if scale == "lab":
-            return self.row.lab or self.column.lab or self.experiment.lab
-        return self.row.paper or self.column.paper or self.experiment.paper
+        lab = self.row.lab or self.column.lab or self.experiment.lab
+        return lab if scale == "lab" else lab.paper
 
     def changes(self, scale: Scale) -> Changes:
         """Return the row's changes, those of the scale last."""
@@ -278,6 +273,11 @@ class Claim(Value):
     item: str
     says: str
     tests: tuple[ClaimTest, ...]
+
+    def also(self, operator: str, primary: Contrast, *secondary: Contrast, **fields: Any) -> "Claim":
+        """Return it with a test for one more operator."""
+        test = ClaimTest(operator=operator, primary=primary, secondary=secondary, **fields)
+        return self.replace(tests=(*self.tests, test))
 
     @property
     def items(self) -> list[str]:

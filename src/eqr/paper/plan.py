@@ -1,20 +1,17 @@
 """From experiments to jobs: the recipe of each cell, and every distinct run with what is measured of it.
 
-Rows of an experiment state the properties that the paper gives them. Reading them back from the recipe
-catches an ablation that does not do what its row says: randomised starts left off, a detached carry that is
-not detached, a halting rule of another name. Equal recipes and seeds become one job.
+Equal recipes and seeds become one job, whichever cells ask for it.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, reduce
 from typing import Any, NamedTuple
 
-from eqr.errors import UserError, nearest
-from eqr.model.state import LearnedStart, RandomStart
-from eqr.paper.experiment import Cell, Experiment, Property, Scale
+from eqr.errors import UserError
+from eqr.paper.experiment import Cell, Experiment, Scale
 from eqr.paper.measurement import AnyMeasurement
 from eqr.paper.store import Entry, Store
 from eqr.recipes import recipe_named, variant_named
@@ -121,31 +118,21 @@ class Built(NamedTuple):
 
 
 def build(cell: Cell, scale: Scale, *, seed: int = 0, smoke: bool = False) -> Built | None:
-    """Return the recipe of a cell, checked against what its row says; None if the scale has none."""
+    """Return the recipe of a cell; None if the scale has none."""
     setting = cell.setting(scale)
     if setting is None:
         return None
-    where = f"{cell.experiment.item}, row {cell.row.name!r}, column {cell.column.name!r}"
+    changes = [dict(some) for some in (setting.changes, cell.changes(scale))]
     try:
-        asked = json.dumps([setting.to_json(), cell.row.variants, dict(cell.changes(scale))])
-        recipe = described(asked)
+        return _built(json.dumps([setting.recipe, cell.row.variants, *changes]), scale, seed, smoke)
     except UserError as error:
-        raise UserError(f"{where}: {error}") from None
-    require(recipe, cell.row.says, where)
-    return _built(asked, scale, seed, smoke)
+        raise UserError(f"{cell.name}: {error}") from None
 
 
 @cache  # the many cells of a table have few recipes
-def described(text: str) -> Recipe:
-    """Return the recipe of a setting, its variants and the changes on top of them, all as JSON."""
-    setting, variants, changes = json.loads(text)
-    recipe = recipe_named(setting["recipe"]).changed(setting["changes"])
-    return reduce(variant_named, variants, recipe).changed(changes)
-
-
-@cache
 def _built(asked: str, scale: Scale, seed: int, smoke: bool) -> Built:
-    recipe = described(asked)
+    name, variants, first, then = json.loads(asked)
+    recipe = reduce(variant_named, variants, recipe_named(name).changed(first)).changed(then)
     recipe = recipe.replace(seed=seed) if scale == "paper" else _for_one_core(recipe, seed)
     recipe = tiny(recipe) if smoke else recipe
     return Built(recipe, run_key(recipe))
@@ -155,49 +142,6 @@ def _for_one_core(recipe: Recipe, seed: int) -> Recipe:
     """One thread each: small models gain little from a second, and then runs fit side by side."""
     saving = recipe.saving.replace(checkpoint_every=200, keep=1)
     return recipe.replace(seed=seed, threads=1, device="cpu", saving=saving)
-
-
-def properties(recipe: Recipe) -> dict[str, Property]:
-    """Return what a recipe is in the paper's words, read off the recipe itself, by name."""
-    model, schedule = recipe.model, recipe.schedule
-    start = model.start
-    return {
-        "RI": isinstance(start, RandomStart) and max(start.answer, start.scratch) > 0,
-        "sigma_H": start.answer if isinstance(start, RandomStart) else 0.0,
-        "sigma_L": start.scratch if isinstance(start, RandomStart) else 0.0,
-        "learned start": isinstance(start, LearnedStart),
-        "NI": model.path.noise > 0,
-        "beta": model.path.noise,
-        "learned noise": model.path.learned_noise,
-        "damped": model.path.damping > 0,
-        "tied": model.recurrence.iterates,
-        "states": 2 if model.two_states else 1,
-        "separate stacks": model.recurrence.two_stacks,
-        "convolution": model.convolution,
-        "blocks": model.blocks,
-        "layers": model.layers_per_segment,
-        "iterations": model.applications,
-        "segments": schedule.depth,
-        "schedule": schedule.kind,
-        "first anchor": getattr(schedule, "first", schedule.depth),
-        "truncated": schedule.applications is not None and schedule.applications < model.applications,
-        "halting": recipe.halting.kind,
-        "mixer": model.mixer.kind,
-        "rate": getattr(recipe.optimizer, "rate", 0.0),
-        "task": recipe.data.task,
-        "augmented": recipe.augment,
-        "trained on": getattr(recipe.data, "train", 0),
-    }
-
-
-def require(recipe: Recipe, says: Mapping[str, Property], where: str) -> None:
-    """Say so if a recipe is not what its row says."""
-    found = properties(recipe)
-    for name, expected in says.items():
-        if name not in found:
-            raise UserError(f"{where}: unknown property {name!r}{nearest(name, found)}")
-        if found[name] != expected:
-            raise UserError(f"{where}: {name} should be {expected!r}, the recipe has {found[name]!r}")
 
 
 def tiny(recipe: Recipe) -> Recipe:

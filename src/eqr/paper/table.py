@@ -96,7 +96,7 @@ class Table:
         """Return a cell's mean and interval; None if the row has no such cell, or nothing has run."""
         if row.only is not None and column.name not in row.only:
             return None
-        cell = Cell(experiment=self.experiment, row=row, column=column)
+        cell = Cell(self.experiment, row, column)
         return over_seeds(cell.name, list(self.seeds(cell).values()))
 
     @property
