@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from eqr.progress import progress
 from eqr.tasks import task_named
 from eqr.tasks.compiled import compiled
-from eqr.tasks.sudoku_generate import solved_grid
-from eqr.tasks.sudoku_hard import LETTERS
+from eqr.tasks.sudoku_generate import LETTERS, solved_grid
 from eqr.tasks.sudoku_search import all_digits, dig, search
 
 STEPS = 20_000

@@ -24,10 +24,10 @@ import torch
 from eqr.data import PuzzleSet, load_split
 from eqr.model.reasoner import Reasoner
 from eqr.puzzles import Puzzle, cpsat
-from eqr.puzzles.text import FIRST
 from eqr.recipes import recipe_named
 from eqr.results.evaluate import BudgetSweep, evaluate
 from eqr.solve import Budget, LowestResidual, parse_halting
+from eqr.tasks.filling import FIRST
 from eqr.train.run import train
 from eqr.train.sources import run_data
 

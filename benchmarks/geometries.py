@@ -24,10 +24,10 @@ from eqr.model.structured import Groups
 from eqr.puzzles import Puzzle, generating
 from eqr.puzzles.different import all_different, random_regions
 from eqr.puzzles.search import dig
-from eqr.puzzles.text import BLANK, FIRST
 from eqr.registry import register
 from eqr.results.evaluate import BudgetSweep, evaluate
 from eqr.solve import Budget, FirstToHalt, LowestResidual, parse_halting
+from eqr.tasks.filling import BLANK, FIRST
 
 HALTING = parse_halting("head+stable:1")
 STARTS = 8

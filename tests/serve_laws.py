@@ -130,7 +130,7 @@ class ServerLaws:
             "reason": "",
             "cells": [],
         }
-        assert "is not a digit" in post(url, "/v1/check", puzzle="x" * 16).json()["reason"]
+        assert "is no value" in post(url, "/v1/check", puzzle="x" * 16).json()["reason"]
 
     def test_noise_is_bounded(self, url):
         asked = {"puzzle": puzzles(1)[0], "depth": 4, "halt": "never"}

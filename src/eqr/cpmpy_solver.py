@@ -21,10 +21,10 @@ from eqr.errors import UserError
 from eqr.model.reasoner import Reasoner
 from eqr.puzzles import Puzzle, laid_out
 from eqr.puzzles import puzzle as declare
-from eqr.puzzles.text import BLANK, FIRST
 from eqr.solve import Answer, Budget, load
 from eqr.solve.solver import Session
 from eqr.tasks.base import Tokens
+from eqr.tasks.filling import BLANK, FIRST
 from eqr.tasks.rows import RowKind
 
 BUDGET = Budget(depth=64, breadth=64, until_verified=True)

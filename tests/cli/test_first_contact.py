@@ -83,8 +83,8 @@ def test_the_first_line_of_an_open_pipe_is_enough():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (NINE[:-1], "as sudoku-9x9: a 9x9 Sudoku has 81 cells, this text has 80"),
-        (NINE[:4] + "x" + NINE[5:], "as sudoku-9x9: line 1, character 5: 'x' is not a digit"),
+        (NINE[:-1], "as sudoku-9x9: a puzzle of 9x9 has 81 cells, this text has 80"),
+        (NINE[:4] + "x" + NINE[5:], "as sudoku-9x9: line 1, character 5: 'x' is no value"),
         (drawn("maze-11x11")[:-1] + "?", "as maze-11x11: maze row 11, column 11: '?'"),
         ("hello", "reads like none"),
     ],

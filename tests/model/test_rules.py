@@ -12,7 +12,7 @@ from eqr.model.reasoner import Reasoner
 from eqr.model.rules import Rules
 from eqr.model.state import RandomStart
 from eqr.puzzles import Puzzle
-from eqr.puzzles.text import Board
+from eqr.tasks.filling import Board
 from eqr.tasks.registry import TASKS, task_named
 from eqr.tasks.rows import Row, RowKind, Rows, Rule, Sort
 

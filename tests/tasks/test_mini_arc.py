@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from eqr.errors import UserError
 from eqr.tasks import task_named
-from eqr.tasks.mini_arc import RULES, MiniArc, Variant, symmetries, variants, vote
-from eqr.tasks.mini_arc_variants import ORIGINAL
+from eqr.tasks.mini_arc import ORIGINAL, RULES, MiniArc, Variant, symmetries, variants, vote
 
 TASK = MiniArc()
 PUBLIC = Path(__file__).resolve().parents[2] / ".." / "shared" / "data" / "mini_arc"

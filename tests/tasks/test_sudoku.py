@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from eqr.errors import UserError
 from eqr.tasks.base import Generate, Task
 from eqr.tasks.registry import task_named
-from eqr.tasks.sudoku import Sudoku
-from eqr.tasks.sudoku_generate import SudokuOptions, solved_grid
+from eqr.tasks.sudoku import Sudoku, SudokuOptions
+from eqr.tasks.sudoku_generate import solved_grid
 
 PUZZLE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
 ANSWER = "534678912672195348198342567859761423426853791713924856961537284287419635345286179"
@@ -86,7 +86,7 @@ class TestText:
             NINE.parse(PUZZLE[:-1])
         with pytest.raises(UserError, match="line 2, character 3: 'x'"):
             NINE.parse("123456789\n12x456789\n" + "." * 63)
-        with pytest.raises(UserError, match="'9' is not a digit of this Sudoku; use 1 to 4"):
+        with pytest.raises(UserError, match="'9' is no value of this puzzle; use 1, 2, 3, 4,"):
             task_named("sudoku-4x4").parse("9" * 16)
 
     @few

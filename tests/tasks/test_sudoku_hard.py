@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from eqr.errors import UserError
-from eqr.tasks import sudoku_hard
 from eqr.tasks.registry import task_named
 from eqr.tasks.sudoku import Sudoku
+from eqr.tasks.sudoku_generate import library
 
 CLIMB = Path(__file__).parents[2] / "benchmarks" / "climb.py"
 
@@ -46,10 +46,10 @@ def test_answers_given_away_make_hard_puzzles_easier():
         solved = task.solve(one.puzzle)
         assert solved.solutions == 1
         assert (solved.answer == one.answer).all()
-    library = {count for grid in sudoku_hard.library()[0] for count in [int((grid > 1).sum())]}
-    extra = task.clues(puzzles) - min(library)
+    counts = task.clues(library()[0])
+    extra = task.clues(puzzles) - counts.min()
     assert extra.min() >= 0
-    assert extra.max() <= 6 + max(library) - min(library)
+    assert extra.max() <= 6 + counts.max() - counts.min()
     ratings = np.array([one.rating for one in found])
     assert ratings.min() == 0
     assert np.median(ratings) < 40 <= ratings.max()  # every puzzle of the library needs 40 and more
@@ -72,7 +72,7 @@ def test_single_assumptions_solve_what_is_dug_at_random_and_leave_the_hardest_op
 def test_every_puzzle_of_the_library_needs_nested_assumptions():
     undecided = load_climb().undecided
     task = Sudoku(3, 3)
-    puzzles, ratings = sudoku_hard.library()
+    puzzles, ratings = library()
     assert (task.solve_many(puzzles).solutions == 1).all()
     assert (task.solve_many(puzzles).backtracks == ratings).all()
     assert min(undecided(puzzle - np.uint8(1), task.units)[0] for puzzle in puzzles) > 0

@@ -12,7 +12,7 @@ from pathlib import Path
 from eqr.errors import UserError, nearest
 from eqr.files import read_json
 from eqr.tasks import Task, task_named
-from eqr.tasks.sudoku_text import WORDS
+from eqr.tasks.filling import WORDS
 
 CONFIG = "config.json"
 BEST = "best"

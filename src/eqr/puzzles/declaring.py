@@ -8,8 +8,8 @@ import numpy as np
 
 from eqr.errors import UserError, brief, with_extra
 from eqr.puzzles.task import Puzzle
-from eqr.puzzles.text import Board, box_of
 from eqr.registry import register
+from eqr.tasks.filling import Board, box_of
 from eqr.tasks.rows import Rows
 
 MOST_VALUES = 250

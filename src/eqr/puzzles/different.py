@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqr.puzzles.task import Puzzle
-from eqr.puzzles.text import FIRST, LETTERS, Board, box_of
 from eqr.tasks.base import Instance
 from eqr.tasks.compiled import compiled
-from eqr.tasks.rows import Ints, Rows, Rule, Sort
+from eqr.tasks.filling import FIRST, LETTERS, Board, box_of, different
+from eqr.tasks.rows import Ints, Rows
 
 FILL_STEPS = 20_000
 """Rows that a search for a grid may look at; regions that allow none are soon given up."""
@@ -33,10 +33,7 @@ def all_different(
     box = box_of(shape, {frozenset(group.tolist()) for group in cells})
     names = tuple(LETTERS[:values]) if values <= len(LETTERS) else tuple(str(n + 1) for n in range(values))
     board = Board(shape, np.arange(shape[0] * shape[1]), names, box)
-    rules = [
-        Rule(text="different cells", sort=Sort.DIFFERENT, cells=tuple(group.tolist())) for group in cells
-    ]
-    return Puzzle(name, board, range(1, values + 1), rules, Rows.different(cells, values))
+    return Puzzle(name, board, range(1, values + 1), different(cells), Rows.different(cells, values))
 
 
 def random_geometry(name: str, rng: np.random.Generator, size: int) -> tuple[Puzzle, Ints]:

@@ -4,16 +4,15 @@ Every search is bounded, so that options no puzzle meets, and rules no grid keep
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
 from eqr.errors import UserError
 from eqr.puzzles import cpsat
-from eqr.puzzles.text import BLANK, FIRST
-from eqr.tasks.base import Generate, Instance
+from eqr.tasks.base import Instance
+from eqr.tasks.filling import BLANK, FIRST, PuzzleOptions
 from eqr.tasks.rows import Ints, Rows
 
 if TYPE_CHECKING:
@@ -33,22 +32,6 @@ SECONDS = 20.0
 """What CP-SAT may take for one question."""
 ATTEMPTS = 2_000
 """Puzzles looked at for one that fits the options."""
-
-
-class PuzzleOptions(Generate):
-    """Which puzzles to generate."""
-
-    clues: int | None = Field(default=None, ge=0)
-    """Clues to keep; None takes clues away until every one is needed. More clues make it easier."""
-    min_rating: int = Field(default=0, ge=0)
-    """Least backtracks an exact search needs. Higher: harder."""
-    max_rating: int | None = Field(default=None, ge=0)
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.max_rating is not None and self.max_rating < self.min_rating:
-            raise ValueError(f"max_rating {self.max_rating} is below min_rating {self.min_rating}")
-        return self
 
 
 def filled(rng: np.random.Generator, rows: Rows, tables: "Tables", name: str) -> Ints:
@@ -124,10 +107,10 @@ def _fitting(
         take_away(givens, rng.permutation(tables.leading), tables, options.clues or 0)
         rated, _ = find(tables, givens, limit=2, steps=RATE_STEPS)
         ratings.append(rated.backtracks)
-        most = rated.backtracks if options.max_rating is None else options.max_rating
-        if options.min_rating <= rated.backtracks <= most:
+        if options.fits(rated.backtracks):
             puzzle = np.where(givens < 0, BLANK, givens + FIRST).astype(np.uint8)
             return Instance(puzzle=puzzle, answer=(answer + FIRST).astype(np.uint8), rating=rated.backtracks)
-    seen = f"ratings seen: {min(ratings)} to {max(ratings)}"
-    wanted = {key: value for key, value in options.to_json().items() if value not in (None, 0)}
-    raise UserError(f"{name}: no puzzle with {wanted} in {ATTEMPTS:,} attempts ({seen}); widen the range")
+    raise UserError(
+        f"{name}: no puzzle with {options} in {ATTEMPTS:,} attempts (ratings seen: {min(ratings)} to "
+        f"{max(ratings)}); widen the range"
+    )

@@ -7,39 +7,24 @@ sent to other processes.
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eqr.errors import UserError
 from eqr.puzzles import generating, symmetry
-from eqr.puzzles.generating import PuzzleOptions
-from eqr.puzzles.text import BLANK, FIRST, Board, cages_of, regions_of
-from eqr.tasks.base import (
-    VALID,
-    Appearance,
-    CellsAndTokens,
-    Generate,
-    Instance,
-    Task,
-    Tokens,
-    Verdict,
-    invalid,
-)
+from eqr.tasks.base import Appearance, CellsAndTokens, Generate, Instance, Tokens
+from eqr.tasks.filling import FIRST, Board, Filling, PuzzleOptions
 from eqr.tasks.grids import smallest_image
-from eqr.tasks.rows import Ints, Rows, Rule, Sort
+from eqr.tasks.rows import Rows, Rule, Sort
 
 if TYPE_CHECKING:
     from eqr.puzzles.search import Tables
 
 
-class Puzzle(Task):
+class Puzzle(Filling):
     """A kind of puzzle declared by its rules: each cell chooses a value so that every rule is kept."""
 
-    rating_name = "backtracks"
-    clues_name = "clues"
-    generate_options: ClassVar[type[Generate]] = PuzzleOptions
     cell_names: tuple[str, ...] = ()
     """The variables that the cells were declared by."""
 
@@ -54,8 +39,7 @@ class Puzzle(Task):
     ) -> None:
         self.name, self.board, self.rules, self.rows = name, board, tuple(rules), rows
         self.values = tuple(values)
-        whole = board.whole
-        self.shape = board.shape if whole else (1, len(board.places) + board.given)
+        self.shape = board.shape if board.whole else (1, board.cells)
         self.symbols = board.symbols
         size = "x".join(map(str, board.shape)) if board.shape[0] > 1 else f"{board.shape[1]} cells"
         self.summary = summary or f"{name}: {size}, {len(self.rules)} rules, one solution each"
@@ -63,68 +47,6 @@ class Puzzle(Task):
     def __getstate__(self) -> dict[str, Any]:
         kept = "name", "board", "rules", "rows", "values", "shape", "symbols", "summary"
         return {key: vars(self)[key] for key in kept}
-
-    def parse(self, text: str) -> Tokens:
-        """Read one value a cell, by name, and a point for a cell to be filled."""
-        return self.board.parse(text)
-
-    def render(self, grid: Tokens, *, puzzle: Tokens | None = None, color: bool = False) -> str:
-        """Draw the grid; with `color`, what was filled in is bold and changed givens are red."""
-        return self.board.render(self.require_tokens(grid), puzzle if color else None)
-
-    def check(self, puzzle: Tokens, answer: Tokens) -> Verdict:
-        """Say whether the answer keeps the givens and every rule; if not, which rule it breaks and where."""
-        self.require_tokens(puzzle)
-        self.require_tokens(answer)
-        changed = np.flatnonzero((puzzle > BLANK) & (puzzle != answer))
-        if changed.size:
-            cell = int(changed[0])
-            name, now = self.board.name, self.board.name(int(answer[cell]))
-            word = f"changed to {now}" if answer[cell] > BLANK else "removed"
-            return invalid(
-                f"the given {name(int(puzzle[cell]))} in {self.board.place(cell)} was {word}", *changed
-            )
-        blank = np.flatnonzero(answer <= BLANK)
-        if blank.size:
-            others = f" (and {blank.size - 1} more)" if blank.size > 1 else ""
-            return invalid(f"{self.board.place(int(blank[0]))} is left blank{others}", *blank)
-        kept = self.rows.kept(answer[None].astype(np.int64) - FIRST)[0]
-        return self._broken(np.flatnonzero(~kept), answer)
-
-    def check_many(self, puzzles: Tokens, answers: Tokens) -> NDArray[np.bool_]:
-        """Judge all rows at once."""
-        self.require_tokens(puzzles)
-        self.require_tokens(answers)
-        given = ((puzzles <= BLANK) | (puzzles == answers)).all(axis=1) & (answers > BLANK).all(axis=1)
-        return np.asarray(given & self.rows.kept(answers.astype(np.int64) - FIRST).all(axis=1), np.bool_)
-
-    def check_puzzle(self, puzzle: Tokens) -> Verdict:
-        """Say whether some rule cannot be kept whatever the blank cells hold; each rule by itself."""
-        self.require_tokens(puzzle)
-        padding = np.flatnonzero(puzzle == 0)
-        if padding.size:
-            return invalid(
-                f"{self.board.place(int(padding[0]))} holds padding, not a value or a blank", *padding
-            )
-        first = self.cells - self.board.given
-        missing = first + np.flatnonzero(puzzle[first:] <= BLANK)
-        if missing.size:
-            return invalid(f"{self.board.place(int(missing[0]))} is missing; every puzzle gives it", *missing)
-        value = puzzle.astype(np.int64) - FIRST
-        possible = (value[:, None] < 0) | (value[:, None] == np.arange(len(self.values)))
-        least, greatest = self.rows.reach(possible)
-        broken = np.flatnonzero((least > self.rows.high) | (greatest < self.rows.low))
-        return self._broken(broken, puzzle)
-
-    def _broken(self, rows: Ints | NDArray[np.intp], grid: Tokens) -> Verdict:
-        """Name the first broken row, one with too much before one with too little: it has cells to show."""
-        if not len(rows):
-            return VALID
-        sums = self.rows.sums(grid[None].astype(np.int64) - FIRST)[0]
-        over = rows[sums[rows] > self.rows.high[rows]]
-        row = int((over if len(over) else rows)[0])
-        reason, cells = self.board.broken(self.rules[int(self.rows.owner[row])], self.rows, row, grid)
-        return invalid(reason, *cells)
 
     def draw_symmetries(self, rng: np.random.Generator, count: int) -> CellsAndTokens:
         """Draw value names, orders of rows and columns, and turns that map the rules onto themselves."""
@@ -174,10 +96,6 @@ class Puzzle(Task):
         """No value stands twice in any of the groups."""
         return tuple(self.groups())
 
-    def constraints(self) -> Rows:
-        """Return all rules."""
-        return self.rows
-
     def count_answers(self, puzzles: Tokens) -> NDArray[np.int64]:
         """Search exactly; every puzzle has one answer."""
         givens = self.require_tokens(puzzles).astype(np.int64) - FIRST
@@ -185,15 +103,9 @@ class Puzzle(Task):
             [generating.count(self.rows, self.tables, row, self.name) for row in givens], np.int64
         )
 
-    def clues(self, puzzles: Tokens) -> NDArray[np.int64]:
-        """Count the givens of each puzzle."""
-        return np.asarray((puzzles > BLANK).sum(axis=-1), np.int64)
-
     def generate(self, rng: np.random.Generator, options: Generate | None = None) -> Iterator[Instance]:
         """Yield puzzles with one answer, rated by the backtracks an exact search needs."""
-        chosen = PuzzleOptions() if options is None else options
-        if not isinstance(chosen, PuzzleOptions):
-            raise UserError(f"{self.name} is steered by PuzzleOptions, not {type(chosen).__name__}")
+        chosen = PuzzleOptions.of(options, self.name)
         return generating.endless(rng, chosen, self.rows, self.tables, self.name)
 
     @cached_property
@@ -243,3 +155,44 @@ def _renamed(grids: Tokens) -> Tokens:
         names[values[np.argsort(first)]] = np.arange(len(values)) + FIRST
         row[:] = names[grid]
     return renamed
+
+
+def regions_of(board: Board, rules: Sequence[Rule], size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the area of each cell where groups divide the grid, and the cells of other groups of `size`.
+
+    Rows and columns are neither.
+    """
+    scopes = dict.fromkeys(
+        frozenset(rule.cells) for rule in rules if rule.sort in (Sort.DIFFERENT, Sort.COUNT)
+    )
+    lines = {scope for scope, word in board._lines.items() if word.startswith(("row", "column"))}
+    groups = [scope for scope in scopes if len(scope) == size and scope not in lines]
+    areas, rest, number = np.full(len(board.places), -1), set[int](), 0
+    for scope in groups:
+        cells = sorted(scope)
+        if (areas[cells] < 0).all() and _connected(board.places[cells], board.shape[1]):
+            areas[cells], number = number, number + 1
+        else:
+            rest |= scope
+    if (areas < 0).any():
+        return (), tuple(sorted(rest.union(*groups)))
+    return tuple(areas.tolist()), tuple(sorted(rest))
+
+
+def cages_of(board: Board, rules: Sequence[Rule]) -> tuple[tuple[int, ...], ...]:
+    """Return the cells of rules about one given number, that number's cell last, if no cell has two such."""
+    cages = []
+    for cells in dict.fromkeys(tuple(sorted(rule.cells)) for rule in rules):
+        if len(cells) > 1 and cells[-1] >= len(board.places) > cells[-2]:
+            cages.append(cells)
+    inside = [cell for cage in cages for cell in cage[:-1]]
+    return tuple(cages) if len(set(inside)) == len(inside) else ()
+
+
+def _connected(places: NDArray[np.int64], columns: int) -> bool:
+    row, column = np.divmod(places, columns)
+    near = abs(row[:, None] - row) + abs(column[:, None] - column) <= 1
+    reached = near[0]
+    for _ in places:
+        reached = near[reached].any(axis=0)
+    return bool(reached.all())

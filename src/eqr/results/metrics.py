@@ -21,8 +21,8 @@ from eqr.result import Estimate, Result
 from eqr.solve.candidates import Candidates, Status
 from eqr.solve.selection import LowestResidual, SelectionRule, answer_ids, verifier, vote
 from eqr.tasks.base import Task
-from eqr.tasks.mini_arc_variants import Variant, symmetries
-from eqr.tasks.mini_arc_variants import vote as vote_of_variants
+from eqr.tasks.mini_arc import Variant, symmetries
+from eqr.tasks.mini_arc import vote as vote_of_variants
 
 RATING_BINS = 6
 MEAN, ORACLE, EXPECTED = "mean over starts", "any correct (oracle)", "expected exact"
@@ -207,7 +207,7 @@ def variant_votes(candidates: Candidates, puzzles: PuzzleSet) -> dict[str, Estim
     """Score what the answers to all turned and recoloured copies of a Mini-ARC puzzle agree on.
 
     Every start of every variant casts its answer, undone to the original; more votes win, then the higher
-    mean halt score (`eqr.tasks.mini_arc_variants.vote`).
+    mean halt score (`eqr.tasks.mini_arc.vote`).
     """
     undone = [Variant.from_name(name)[1] for name in puzzles.identity_names]
     order = np.argsort(puzzles.groups, kind="stable")

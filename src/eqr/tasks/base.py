@@ -8,7 +8,7 @@ docs/custom-tasks.md). Tasks know NumPy only: no torch, no files.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,6 +123,13 @@ class Appearance:
 
 class Generate(Value):
     """How to generate puzzles; a task that can be steered declares a subclass as its `generate_options`."""
+
+    @classmethod
+    def of(cls, options: "Generate | None", task: str) -> Self:
+        """Return the options of a task, defaults for None; those of another kind are an error."""
+        if options is not None and not isinstance(options, cls):
+            raise UserError(f"{task} is steered by {cls.__name__}, not {type(options).__name__}")
+        return cls() if options is None else options
 
 
 class Task(ABC):

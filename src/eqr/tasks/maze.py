@@ -3,19 +3,22 @@
 Two families. `MazeUnique` carves perfect mazes, where the path is the only one (the Maze-Unique set, and
 smaller relatives for quick experiments). `MazeOpen` scatters walls (the Maze-1k set), where several shortest
 paths may exist and a label is one of them: `check` accepts any, and every generated puzzle carries their
-number. Searching is in `maze_search`, reading and drawing in `maze_text`.
+number. Searching is in `maze_search`.
+
+Spaces are cells here, and editors and forms love to drop them, so reading repairs a line only where there is
+one way to do it and otherwise asks for `.` instead of spaces.
 """
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from eqr.errors import UserError
-from eqr.tasks import maze_search, maze_text
+from eqr.tasks import maze_search
 from eqr.tasks.base import (
     PAD,
     VALID,
@@ -31,6 +34,11 @@ from eqr.tasks.base import (
 from eqr.tasks.grids import dihedral, smallest_image
 from eqr.tasks.maze_search import GOAL, START, WALL, MazeFault
 
+SYMBOLS = "# SGo"
+"""Wall, open, start, goal, path: `SYMBOLS[t - 1]` is the character of token t."""
+PAINT = ("\x1b[1;35m??", "\x1b[100m  ", "  ", "\x1b[1;30;42mS ", "\x1b[1;30;41mG ", "\x1b[43m  ")
+"""How a terminal shows each token; padding, which only a model can produce, as question marks."""
+RESET = "\x1b[0m"
 SIZES = range(3, 256)
 LAYOUTS = 200
 """Mazes carved before a path length is declared out of reach, and starts tried in each."""
@@ -69,7 +77,7 @@ class OpenMazeOptions(MazeOptions):
 class Maze(Task):
     """What all mazes share: text, rules and symmetries; a subclass says how they are made."""
 
-    symbols = maze_text.SYMBOLS
+    symbols = SYMBOLS
     rating_name = "path length"
 
     def __init__(self, rows: int, columns: int, *, name: str, summary: str) -> None:
@@ -84,13 +92,14 @@ class Maze(Task):
 
     def parse(self, text: str) -> Tokens:
         """Read a maze: lines of '#', ' ' or '.', 'S', 'G', 'o', or all cells on one line."""
-        characters = maze_text.read(text, *self.shape)
+        characters = _read(text, *self.shape)
         return np.array([self.symbols.index(character) + 1 for character in characters], np.uint8)
 
     def render(self, grid: Tokens, *, puzzle: Tokens | None = None, color: bool = False) -> str:
         """Draw a maze; `puzzle` adds nothing, as the path is all that a solver fills in and shines anyway."""
-        del puzzle
-        return maze_text.draw(self.require_tokens(grid).tolist(), self.shape[1], color=color)
+        drawn = [mark if mark == "  " else mark + RESET for mark in PAINT] if color else ["?", *SYMBOLS]
+        lines = self.require_tokens(grid).reshape(self.shape).tolist()
+        return "\n".join("".join(drawn[token] for token in line) for line in lines)
 
     def check(self, puzzle: Tokens, answer: Tokens) -> Verdict:
         """Accept any shortest path, marked completely and with nothing beside it, in an unchanged maze."""
@@ -101,7 +110,7 @@ class Maze(Task):
         if fault == MazeFault.PUZZLE:
             return self.check_puzzle(puzzle)
         if fault == MazeFault.CHANGED:
-            return invalid(f"{_change(puzzle[cell], answer[cell])} at {self._place(cell)}", cell)
+            return invalid(f"{_change(int(puzzle[cell]), int(answer[cell]))} at {self._place(cell)}", cell)
         if fault == MazeFault.BROKEN:
             return invalid(f"the path breaks after {self._place(cell)}", cell)
         if fault == MazeFault.LONGER:
@@ -227,7 +236,7 @@ class MazeUnique(Maze):
 
     def generate(self, rng: np.random.Generator, options: Generate | None = None) -> Iterator[Instance]:
         """Yield perfect mazes whose path length is drawn uniformly between the bounds."""
-        least, most = self.lengths(_as(MazeOptions, options))
+        least, most = self.lengths(MazeOptions.of(options, self.name))
         while True:
             puzzle, answer, length = maze_search.draw_unique(rng, *self.shape, least, most, LAYOUTS, STARTS)
             if length == 0:
@@ -257,7 +266,7 @@ class MazeOpen(Maze):
 
     def generate(self, rng: np.random.Generator, options: Generate | None = None) -> Iterator[Instance]:
         """Yield random layouts with the number of shortest paths as the fact `shortest_paths`."""
-        options = _as(OpenMazeOptions, options)
+        options = OpenMazeOptions.of(options, self.name)
         least, most = self.lengths(options)
         while True:
             for _ in range(OPEN_LAYOUTS):
@@ -277,25 +286,71 @@ class MazeOpen(Maze):
                 )
 
 
-_O = TypeVar("_O", bound=MazeOptions)
-
-
-def _as(kind: type[_O], options: Generate | None) -> _O:
-    """Return the options as the kind a generator needs, defaults for None."""
-    if options is None:
-        return kind()
-    if not isinstance(options, kind):
-        raise UserError(f"maze options must be a {kind.__name__}, not {type(options).__name__}")
-    return options
-
-
 def _change(before: int, after: int) -> str:
-    if before == WALL:
-        return "wall changed"
-    if before == START:
-        return "start changed"
-    if before == GOAL:
-        return "goal changed"
-    return {PAD: "nothing written", WALL: "wall added", START: "second start", GOAL: "second goal"}[
-        int(after)
-    ]
+    changed = {WALL: "wall changed", START: "start changed", GOAL: "goal changed"}
+    added = {PAD: "nothing written", WALL: "wall added", START: "second start", GOAL: "second goal"}
+    return changed.get(before) or added[after]
+
+
+def _read(text: str, rows: int, columns: int) -> str:
+    """Return the rows x columns characters of a pasted maze, row by row, open cells as spaces."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    dotted = "." in text
+    if dotted:  # then a space is no cell but a separator or padding
+        text = "\n".join("".join(line.split()) for line in text.split("\n"))
+    unbroken = text.strip("\n")
+    if "\n" not in unbroken and not unbroken[rows * columns :].strip(" "):
+        unbroken = unbroken[: rows * columns]
+    if len(unbroken) == rows * columns and "\n" not in unbroken:
+        lines = [unbroken[start : start + columns] for start in range(0, len(unbroken), columns)]
+    else:
+        lines = _lines(text, rows, columns)
+        if not dotted:
+            lines = [_repaired(lines, number, columns) for number in range(rows)]
+    for number, line in enumerate(lines, 1):
+        _require_line(line, number, columns, dotted=dotted)
+    return "".join(lines).replace(".", " ")
+
+
+def _lines(text: str, rows: int, columns: int) -> list[str]:
+    """Split into `rows` lines; blank lines around the maze go, but only as many as are too many."""
+    lines = text.split("\n")
+    while len(lines) > rows and not lines[-1].strip():
+        lines.pop()
+    while len(lines) > rows and not lines[0].strip():
+        lines.pop(0)
+    if len(lines) != rows:
+        size = f"{len(lines)} lines" if len(lines) > 1 else f"one line of {len(lines[0])} characters"
+        raise UserError(
+            f"a {rows}x{columns} maze needs {rows} lines of {columns} characters, or all {rows * columns} "
+            f"characters on one line; this text has {size}"
+        )
+    return lines
+
+
+def _repaired(lines: list[str], number: int, columns: int) -> str:
+    """Return line `number` with the end spaces that an editor trimmed, if nothing else can have been lost."""
+    line = lines[number]
+    if not line[columns:].strip(" "):
+        line = line[:columns]
+    end_trimmed = number == len(lines) - 1 or not any(other.endswith(" ") for other in lines)
+    front_kept = line.startswith(" ") or (number > 0 and any(other.startswith(" ") for other in lines))
+    if not line.strip(" ") or (end_trimmed and front_kept):
+        return line.ljust(columns)
+    return line
+
+
+def _require_line(line: str, number: int, columns: int, *, dotted: bool) -> None:
+    if len(line) != columns:
+        hint = ""
+        if dotted:
+            hint = "; with '.' for open cells, spaces do not count"
+        elif len(line) < columns:
+            hint = "; if spaces were lost on the way, write open cells as '.'"
+        raise UserError(f"maze row {number} has {len(line)} characters, it needs {columns}{hint}")
+    for column, character in enumerate(line, 1):
+        if character not in SYMBOLS + ".":
+            raise UserError(
+                f"maze row {number}, column {column}: {character!r} is none of '#' (wall), ' ' or '.' "
+                "(open), 'S' (start), 'G' (goal), 'o' (path)"
+            )

@@ -5,7 +5,8 @@ their own through the `eqr.tasks` entry-point group, and scripts through `regist
 """
 
 import re
-from collections.abc import Callable
+from importlib import import_module
+from operator import attrgetter
 
 from eqr.errors import UserError, brief, nearest
 from eqr.registry import Registry
@@ -52,10 +53,12 @@ def task_named(name: str) -> Task:
 
 
 def _build(name: str) -> Task:
-    for pattern, make in _PATTERNS:
+    for pattern, module, make in _PATTERNS:
         match = re.fullmatch(pattern, name)
         if match:
-            return make(*(int(group) for group in match.groups() if group is not None))
+            sizes = (int(group) for group in match.groups() if group is not None)
+            task: Task = attrgetter(make)(import_module(f"eqr.tasks.{module}"))(*sizes)
+            return task
     found = TASKS.find(name)
     if found is None:
         hint = "(your own? add --load FILE)"
@@ -63,36 +66,13 @@ def _build(name: str) -> Task:
     return found
 
 
-def _sudoku(rows: int, columns: int) -> Task:
-    from eqr.tasks.sudoku import Sudoku
-
-    return Sudoku.of_size(rows, columns)
-
-
-def _maze_unique(rows: int = 30, columns: int = 30) -> Task:
-    from eqr.tasks.maze import MazeUnique
-
-    return MazeUnique(rows, columns)
-
-
-def _maze_1k(rows: int = 30, columns: int = 30) -> Task:
-    from eqr.tasks.maze import MazeOpen
-
-    return MazeOpen(rows, columns)
-
-
-def _mini_arc() -> Task:
-    from eqr.tasks.mini_arc import MiniArc
-
-    return MiniArc()
-
-
 _SIZE = "([0-9]{1,4})x([0-9]{1,4})"
 
-_PATTERNS: tuple[tuple[str, Callable[..., Task]], ...] = (
-    (rf"sudoku-{_SIZE}", _sudoku),
-    (rf"maze-unique(?:-{_SIZE})?", _maze_unique),
-    (rf"maze-{_SIZE}", _maze_unique),
-    (rf"maze-1k(?:-{_SIZE})?", _maze_1k),
-    (r"mini-arc", _mini_arc),
+_PATTERNS = (
+    (rf"sudoku-{_SIZE}", "sudoku", "Sudoku.of_size"),
+    (rf"maze-unique(?:-{_SIZE})?", "maze", "MazeUnique"),
+    (rf"maze-{_SIZE}", "maze", "MazeUnique"),
+    (rf"maze-1k(?:-{_SIZE})?", "maze", "MazeOpen"),
+    (r"mini-arc", "mini_arc", "MiniArc"),
 )
+"""Names, and the module and class that makes their tasks."""

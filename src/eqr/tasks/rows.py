@@ -6,7 +6,7 @@ search and the operator read the same rows. Puzzles that are declared by their r
 (`eqr.puzzles`); tasks that say which cells differ have them too (`Task.constraints`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -96,7 +96,7 @@ class Rows:
         )
 
     @classmethod
-    def different(cls, groups: Sequence[Ints], values: int) -> "Rows":
+    def different(cls, groups: Iterable[Ints], values: int) -> "Rows":
         """Return the rows of groups of cells in which no value stands twice, and every one where all fit."""
         rows = []
         for number, cells in enumerate(groups):

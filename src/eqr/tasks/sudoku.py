@@ -1,32 +1,24 @@
-"""Sudoku of any box shape: reading, drawing, checking, solving, relabelling and generating.
+"""Sudoku of any box shape: rules, checking, exact solving.
 
-The token of digit d is d + 1, blank being digit 0, so 9x9 has the published vocabulary of 11 with padding.
-The exact search sits in sudoku_search.py (loaded on use, it needs numba), the generator in
-sudoku_generate.py, the symmetries in sudoku_symmetry.py, what people paste and see in sudoku_text.py.
+The token of digit d is d + 1, blank being 1, so 9x9 has the published vocabulary of 11 with padding. Reading,
+drawing and judging is in filling.py, relabelling in sudoku_symmetry.py; the exact search (sudoku_search.py)
+and the generator (sudoku_generate.py) need numba and load on use.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from eqr.errors import UserError
-from eqr.tasks import sudoku_generate, sudoku_symmetry, sudoku_text
-from eqr.tasks.base import (
-    VALID,
-    Appearance,
-    CellsAndTokens,
-    Generate,
-    Instance,
-    Task,
-    Tokens,
-    Verdict,
-    invalid,
-)
-from eqr.tasks.sudoku_generate import SudokuOptions
-from eqr.tasks.sudoku_text import BLANK
+from eqr.tasks import sudoku_symmetry
+from eqr.tasks.base import Appearance, CellsAndTokens, Generate, Instance, Tokens
+from eqr.tasks.filling import BLANK, LETTERS, Board, Filling, PuzzleOptions, different
+from eqr.tasks.rows import Rows
 
 if TYPE_CHECKING:  # numba loads on use
     from eqr.tasks.sudoku_search import Searched
@@ -41,6 +33,23 @@ CAUTION_STEPS = 20_000
 """Where the search for a second answer to a puzzle just answered gives up: some 50 ms."""
 SOLVE_STEPS = 20_000_000
 """Where an exact search gives up: about a minute. Of 9x9 puzzles with one solution none comes near."""
+
+
+class SudokuOptions(PuzzleOptions):
+    """Which puzzles to generate; `clues` is exact."""
+
+    hard: float = Field(default=0.0, ge=0.0, le=1.0)
+    """Share of puzzles that come from the library of hard ones (9x9 only) instead of being dug."""
+    reveal: int = Field(default=0, ge=0)
+    """Most answers given away in a hard puzzle, each number from one on as likely; 0 gives none away."""
+
+    @model_validator(mode="after")
+    def _about_hard_puzzles(self) -> Self:
+        if self.hard and self.clues is not None:
+            raise ValueError("hard puzzles have the clues they have; leave out clues or hard")
+        if self.reveal and not self.hard:
+            raise ValueError(f"reveal = {self.reveal} is about hard puzzles; set hard to their share")
+        return self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,11 +74,9 @@ class SolvedMany:
     backtracks: NDArray[np.int64]
 
 
-class Sudoku(Task):
+class Sudoku(Filling):
     """Fill every row, column and box with each digit once."""
 
-    rating_name = "backtracks"
-    clues_name = "clues"
     generate_options: ClassVar[type[Generate]] = SudokuOptions
 
     def __init__(self, box_rows: int, box_columns: int) -> None:
@@ -81,16 +88,16 @@ class Sudoku(Task):
         self.name = f"sudoku-{size}x{size}" + ("" if usual else f"-boxes-{box_rows}x{box_columns}")
         self.summary = f"{size}x{size} Sudoku with boxes of {box_rows}x{box_columns}, one solution each"
         self.shape = (size, size)
-        self.symbols = sudoku_text.SYMBOLS[: size + 1]
         cells = np.arange(size * size)
+        self.board = Board(self.shape, cells, tuple(LETTERS[:size]), (box_rows, box_columns))
+        self.symbols = self.board.symbols
         row, column = cells // size, cells % size
         box = row // box_rows * box_rows + column // box_columns
-        self.units: NDArray[np.int64] = np.stack([row, size + column, 2 * size + box], axis=1).astype(
-            np.int64
-        )
+        self.units: NDArray[np.int64] = np.stack([row, size + column, 2 * size + box], axis=1)
         """(cells, 3): the row, column and box of each cell, numbered through from 0 to 3 * size - 1."""
         self.members: NDArray[np.intp] = np.argsort(self.units, axis=0, kind="stable").T.reshape(-1, size)
         """(3 * size, size): the cells of each row, column and box."""
+        self.rules = different(self.members)
 
     @classmethod
     def of_size(cls, rows: int, columns: int) -> Self:
@@ -102,35 +109,13 @@ class Sudoku(Task):
             )
         return cls(*BOXES[rows])
 
-    def parse(self, text: str) -> Tokens:
-        """Read digits with `.`, `0`, `_` or `*` for blanks, with or without line breaks and box lines."""
-        return sudoku_text.parse(text, self.symbols, self.size)
-
-    def render(self, grid: Tokens, *, puzzle: Tokens | None = None, color: bool = False) -> str:
-        """Draw the grid with box lines; with `color`, filled-in cells are bold, changed givens red."""
-        self.require_tokens(grid)
-        boxes = (self.box_rows, self.box_columns)
-        return sudoku_text.render(grid, self.symbols, boxes, puzzle if color else None)
-
-    def check(self, puzzle: Tokens, answer: Tokens) -> Verdict:
-        """Say whether the answer keeps the givens and has each digit once in every row, column and box."""
-        self.require_tokens(puzzle)
-        self.require_tokens(answer)
-        changed = np.flatnonzero((puzzle > BLANK) & (puzzle != answer))
-        if changed.size:
-            cell = int(changed[0])
-            now = f"changed to {self._symbol(answer[cell])}" if answer[cell] > BLANK else "removed"
-            return invalid(
-                f"the given {self._symbol(puzzle[cell])} in {self._place(cell)} was {now}", *changed
-            )
-        blank = np.flatnonzero(answer <= BLANK)
-        if blank.size:
-            count = "" if blank.size == 1 else f" (of {blank.size} blank cells the first)"
-            return invalid(f"{self._place(int(blank[0]))} is left blank{count}", *blank)
-        return self._repeated(answer)
+    @cached_property
+    def rows(self) -> Rows:  # type: ignore[override]
+        """Each digit once in every row, column and box."""
+        return Rows.different(self.members, self.size)
 
     def check_many(self, puzzles: Tokens, answers: Tokens) -> NDArray[np.bool_]:
-        """Judge all rows at once."""
+        """Judge all rows at once, several times as fast as by the rows over candidates."""
         self.require_tokens(puzzles)
         self.require_tokens(answers)
         kept = ((puzzles <= BLANK) | (puzzles == answers)).all(axis=1)
@@ -141,34 +126,6 @@ class Sudoku(Task):
             kept &= (np.bitwise_or.reduce(bits, axis=unit) == every_digit).all(axis=(1, 2))
         return np.asarray(kept, np.bool_)
 
-    def check_puzzle(self, puzzle: Tokens) -> Verdict:
-        """Say whether the givens contradict each other on their face."""
-        self.require_tokens(puzzle)
-        padding = np.flatnonzero(puzzle == 0)
-        if padding.size:
-            return invalid(f"{self._place(int(padding[0]))} holds padding, not a digit or a blank", *padding)
-        return self._repeated(puzzle)
-
-    def _repeated(self, grid: Tokens) -> Verdict:
-        """Name the first row, column or box with a digit in it twice."""
-        held = grid[self.members]
-        counts = (held[:, :, None] == np.arange(2, self.size + 2)).sum(axis=1)
-        units, digits = np.nonzero(counts > 1)
-        if not units.size:
-            return VALID
-        unit, token = int(units[0]), int(digits[0]) + 2
-        cells = self.members[unit][held[unit] == token]
-        kind, number = ("row", "column", "box")[unit // self.size], unit % self.size + 1
-        times = "twice" if len(cells) == 2 else f"{len(cells)} times"
-        places = " and ".join(self._place(int(cell)) for cell in cells)
-        return invalid(f"{kind} {number} has {self._symbol(token)} {times}: {places}", *cells)
-
-    def _symbol(self, token: int) -> str:
-        return self.symbols[token - 1]
-
-    def _place(self, cell: int) -> str:
-        return f"row {cell // self.size + 1}, column {cell % self.size + 1}"
-
     def draw_symmetries(self, rng: np.random.Generator, count: int) -> CellsAndTokens:
         """Draw digit names, row and column orders that keep the boxes, and for square boxes transposition."""
         return sudoku_symmetry.draw(rng, count, self.box_rows, self.box_columns)
@@ -176,7 +133,7 @@ class Sudoku(Task):
     def look(self) -> Appearance:
         """Boxes between heavy lines, blanks empty."""
         return Appearance(
-            box=(self.box_rows, self.box_columns),
+            box=self.board.box,
             silent=self.symbols[0],
             editor="sudoku",
             hint="Digits, with . or 0 for blanks; lines and separators do not matter.",
@@ -198,20 +155,21 @@ class Sudoku(Task):
         """Search exactly; every Sudoku has one answer."""
         return self.solve_many(puzzles, limit=2).solutions
 
+    @property
+    def fewest_clues(self) -> int:
+        """The least number of clues that a puzzle with one solution may have, as far as is known."""
+        return FEWEST_CLUES.get(self.size, self.size - 1)
+
     def caution(self, puzzle: Tokens, *, solved: bool) -> str:
         """Say that a puzzle has several answers, or none, as far as a short exact search can tell."""
         several = f"the puzzle has several answers{', of which this is one' if solved else ''}"
-        if self.clues(puzzle) < FEWEST_CLUES.get(self.size, self.size - 1):
+        if self.clues(puzzle) < self.fewest_clues:
             return several
         digits = np.maximum(puzzle, BLANK) - np.uint8(1)
         found = self._search(digits, np.zeros_like(digits), limit=2, steps=CAUTION_STEPS)
         if found.solutions > 1:
             return several
         return "the puzzle has no answer" if found.complete and not found.solutions else ""
-
-    def clues(self, puzzles: Tokens) -> NDArray[np.int64]:
-        """Count the givens of each puzzle."""
-        return np.asarray((puzzles > BLANK).sum(axis=-1), np.int64)
 
     def solve(self, puzzle: Tokens, *, limit: int = 2) -> Solved:
         """Search exactly for up to `limit` solutions; `UserError` if the search outgrows all patience."""
@@ -245,12 +203,14 @@ class Sudoku(Task):
 
     def generate(self, rng: np.random.Generator, options: Generate | None = None) -> Iterator[Instance]:
         """Yield puzzles with exactly one solution, rated by the backtracks an exact search needs."""
-        chosen = SudokuOptions() if options is None else options
-        if not isinstance(chosen, SudokuOptions):
-            raise UserError(f"{self.name} is steered by SudokuOptions, not {type(chosen).__name__}")
-        fewest = FEWEST_CLUES.get(self.size, self.size - 1)
-        if chosen.clues is not None and not fewest <= chosen.clues <= self.cells:
+        chosen = SudokuOptions.of(options, self.name)
+        if chosen.clues is not None and not self.fewest_clues <= chosen.clues <= self.cells:
             raise UserError(
-                f"clues = {chosen.clues}: with one solution, {self.name} has {fewest} to {self.cells} clues"
+                f"clues = {chosen.clues}: with one solution, {self.name} has {self.fewest_clues} to "
+                f"{self.cells} clues"
             )
-        return sudoku_generate.endless(rng, chosen, self.units, self.name)
+        if chosen.hard and self.name != "sudoku-9x9":
+            raise UserError(f"hard = {chosen.hard}: there is a library of hard puzzles for sudoku-9x9 only")
+        from eqr.tasks.sudoku_generate import endless
+
+        return endless(rng, chosen, self.units, self.name)

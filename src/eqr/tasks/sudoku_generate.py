@@ -2,19 +2,28 @@
 
 Behind `Sudoku.generate`. Every search here is bounded; options that (almost) no puzzle meets end in an error
 that says what was tried, never in an endless loop.
+
+Puzzles dug at random are solved by trying one candidate at a time; the hardest known are not, and neither are
+those of the library `sudoku_hard.txt`, found by long walks (benchmarks/climb.py): an assumption must be made
+inside another.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Self
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
 from eqr.errors import UserError
-from eqr.tasks import sudoku_hard
-from eqr.tasks.base import Generate, Instance
+from eqr.tasks import sudoku_symmetry
+from eqr.tasks.base import Instance, Tokens
+from eqr.tasks.filling import BLANK
+from eqr.tasks.sudoku_search import Searched, all_digits, dig, search
+
+if TYPE_CHECKING:
+    from eqr.tasks.sudoku import SudokuOptions
 
 FILL_STEPS = 5_000
 DIG_STEPS = 1_000_000
@@ -22,113 +31,100 @@ DIG_STEPS = 1_000_000
 DIG_STEPS_LARGE = 300
 """The same above 9x9, where proofs can take for ever: a few clues that could go may stay."""
 RATE_STEPS = 200_000
+RATE_STEPS_HARD = 1_000_000
 TOTAL_STEPS = 3_000_000
 TOTAL_ATTEMPTS = 20_000
 """How long to look for one puzzle that fits the options: some ten seconds."""
 
-
-class SudokuOptions(Generate):
-    """Which puzzles to generate."""
-
-    clues: int | None = Field(default=None, ge=0)
-    """Exact number of clues; None takes clues away until every one is needed."""
-    min_rating: int = Field(default=0, ge=0)
-    max_rating: int | None = Field(default=None, ge=0)
-    hard: float = Field(default=0.0, ge=0.0, le=1.0)
-    """Share of puzzles that come from the library of hard ones (9x9 only) instead of being dug."""
-    reveal: int = Field(default=0, ge=0)
-    """Most answers given away in a hard puzzle, each number from one on as likely; 0 gives none away."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.max_rating is not None and self.max_rating < self.min_rating:
-            raise ValueError(f"max_rating {self.max_rating} is below min_rating {self.min_rating}")
-        if self.hard and self.clues is not None:
-            raise ValueError("hard puzzles have the clues they have; leave out clues or hard")
-        if self.reveal and not self.hard:
-            raise ValueError(f"reveal = {self.reveal} is about hard puzzles; set hard to their share")
-        return self
-
-    def fits(self, rating: int) -> bool:
-        """Say whether a rating is in the range asked for."""
-        return self.min_rating <= rating and (self.max_rating is None or rating <= self.max_rating)
-
-    def wanted(self) -> str:
-        """Name what was asked for, for an error."""
-        asked = {name: value for name, value in self.to_json().items() if value not in (None, 0)}
-        return " and ".join(f"{name} = {value}" for name, value in asked.items()) or "one solution"
-
-
-@dataclass
-class _Tried:
-    """What the search for one fitting puzzle has seen so far."""
-
-    attempts: int = 0
-    steps: int = 0
-    clues: list[int] = field(default_factory=list)
-    ratings: list[int] = field(default_factory=list)
-
-    def why_not(self, options: SudokuOptions) -> str:
-        seen = f"fewest clues reached: {min(self.clues)}"
-        if self.ratings:
-            seen += f"; ratings seen: {min(self.ratings)} to {max(self.ratings)}"
-        return (
-            f"no puzzle with {options.wanted()} in {self.attempts:,} attempts ({seen}); "
-            "ask for more clues or a wider range of ratings"
-        )
+LIBRARY = "sudoku_hard.txt"
+"""One puzzle and its rating a line."""
+LETTERS = ".123456789"
 
 
 def endless(
-    rng: np.random.Generator, options: SudokuOptions, units: NDArray[np.int64], name: str
+    rng: np.random.Generator, options: "SudokuOptions", units: NDArray[np.int64], name: str
 ) -> Iterator[Instance]:
     """Yield fitting puzzles without end; `units` (cells, 3) names each cell's row, column and box."""
-    if options.hard and name != "sudoku-9x9":
-        raise UserError(f"hard = {options.hard}: there is a library of hard puzzles for sudoku-9x9 only")
     while True:
         if options.hard and rng.random() < options.hard:
-            found = sudoku_hard.draw(rng, units, options.min_rating, options.max_rating, options.reveal)
-            if found is None:
-                raise UserError(f"{name}: no hard puzzle with {options.wanted()}; widen the range of ratings")
-            yield found
+            yield _hard(rng, options, units, name)
         else:
             yield _fitting(rng, options, units, name)
 
 
 def _fitting(
-    rng: np.random.Generator, options: SudokuOptions, units: NDArray[np.int64], name: str
+    rng: np.random.Generator, options: "SudokuOptions", units: NDArray[np.int64], name: str
 ) -> Instance:
-    from eqr.tasks.sudoku_search import all_digits, dig, search
-
     cells = len(units)
     dig_steps = DIG_STEPS if cells <= 81 else DIG_STEPS_LARGE
-    tried = _Tried()
-    while tried.steps < TOTAL_STEPS and tried.attempts < TOTAL_ATTEMPTS:
+    steps, attempts, fewest, ratings = 0, 0, cells, list[int]()
+    while steps < TOTAL_STEPS and attempts < TOTAL_ATTEMPTS:
+        attempts += 1
         answer = solved_grid(rng, units)
         puzzle = answer.copy()
         dug = dig(puzzle, rng.permutation(cells), units, options.clues or 0, dig_steps)
-        tried.attempts += 1
-        tried.steps += dug.steps
-        tried.clues.append(dug.clues)
-        if options.clues not in (None, dug.clues):
-            continue
-        rated = search(puzzle, answer, all_digits(cells), np.arange(cells), units, 2, RATE_STEPS, 0)
-        tried.steps += rated.steps
-        tried.ratings.append(rated.backtracks)
-        if rated.complete and options.fits(rated.backtracks):
-            return Instance(puzzle=puzzle + 1, answer=answer + 1, rating=rated.backtracks)
-    raise UserError(f"{name}: {tried.why_not(options)}")
+        steps += dug.steps
+        fewest = min(fewest, dug.clues)
+        if options.clues in (None, dug.clues):
+            rated = _searched(puzzle, answer, units, limit=2, steps=RATE_STEPS)
+            steps += rated.steps
+            ratings.append(rated.backtracks)
+            if rated.complete and options.fits(rated.backtracks):
+                return Instance(puzzle=puzzle + 1, answer=answer + 1, rating=rated.backtracks)
+    seen = f"; ratings seen: {min(ratings)} to {max(ratings)}" if ratings else ""
+    raise UserError(
+        f"{name}: no puzzle with {options} in {attempts:,} attempts (fewest clues reached: {fewest}{seen}); "
+        "ask for more clues or a wider range of ratings"
+    )
 
 
-def solved_grid(rng: np.random.Generator, units: NDArray[np.int64]) -> NDArray[np.uint8]:
+def solved_grid(rng: np.random.Generator, units: NDArray[np.int64]) -> Tokens:
     """Fill an empty grid with digits from 1 by a search in random order of cells and digits.
 
     No cell or digit is treated unlike another, so a grid and its symmetric variants are equally likely.
     """
-    from eqr.tasks.sudoku_search import all_digits, search
-
     cells = len(units)
     empty, grid = np.zeros(cells, np.uint8), np.zeros(cells, np.uint8)
     while True:  # an unlucky beginning is dropped early; the next is independent of it
         order, seed = rng.permutation(cells), int(rng.integers(1, 2**63 - 1))
         if search(empty, grid, all_digits(cells), order, units, 1, FILL_STEPS, seed).solutions:
             return grid
+
+
+def _searched(
+    digits: Tokens, answer: Tokens, units: NDArray[np.int64], *, limit: int, steps: int
+) -> Searched:
+    cells = len(units)
+    return search(digits, answer, all_digits(cells), np.arange(cells), units, limit, steps, 0)
+
+
+@cache
+def library() -> tuple[Tokens, NDArray[np.int64]]:
+    """Return the hard puzzles as tokens (count, 81), blank being 1, and their ratings."""
+    lines = files("eqr.tasks").joinpath(LIBRARY).read_text(encoding="ascii").splitlines()
+    puzzles, ratings = zip(*(line.split() for line in lines), strict=True)
+    tokens = np.array([[LETTERS.index(letter) + 1 for letter in puzzle] for puzzle in puzzles], np.uint8)
+    return tokens, np.array(ratings, np.int64)
+
+
+def _hard(
+    rng: np.random.Generator, options: "SudokuOptions", units: NDArray[np.int64], name: str
+) -> Instance:
+    """Return one of the library with a rating in the range, relabelled at random.
+
+    One to `reveal` blanks of it are filled with their answers, and it is rated as it then is.
+    """
+    puzzles, ratings = library()
+    fitting = np.flatnonzero([options.fits(rating) for rating in ratings])
+    if not fitting.size:
+        raise UserError(f"{name}: no hard puzzle with {options}; widen the range of ratings")
+    chosen = fitting[rng.integers(fitting.size)]
+    puzzle = np.asarray(sudoku_symmetry.draw(rng, 1, 3, 3).apply(puzzles[chosen][None])[0], np.uint8)
+    answer = np.zeros_like(puzzle)
+    _searched(puzzle - 1, answer, units, limit=1, steps=RATE_STEPS_HARD)
+    if not options.reveal:
+        return Instance(puzzle=puzzle, answer=answer + 1, rating=int(ratings[chosen]))
+    given = rng.permutation(np.flatnonzero(puzzle == BLANK))[: rng.integers(1, options.reveal + 1)]
+    puzzle[given] = answer[given] + 1
+    rated = _searched(puzzle - 1, np.zeros_like(answer), units, limit=2, steps=RATE_STEPS_HARD)
+    return Instance(puzzle=puzzle, answer=answer + 1, rating=rated.backtracks)

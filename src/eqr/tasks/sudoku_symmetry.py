@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqr.tasks.base import CellsAndTokens, Tokens
-from eqr.tasks.sudoku_text import BLANK
+from eqr.tasks.filling import BLANK
 
 Hashes = NDArray[np.uint64]
 

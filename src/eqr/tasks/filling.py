@@ -1,27 +1,42 @@
-"""Declared puzzles as text: what people paste, what a terminal shows, how verdicts name cells and rules."""
+"""Puzzles whose answer fills in blanks by rules: what Sudoku and declared puzzles share.
+
+A `Board` says where the cells lie and what their values are called: so how people paste a grid, how a
+terminal shows it, how a verdict names cells. `Filling` is the task; rows over candidates judge its answers.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
 from eqr.errors import UserError, brief
-from eqr.tasks.base import PAD, Tokens
+from eqr.tasks.base import PAD, VALID, Generate, Task, Tokens, Verdict, invalid
 from eqr.tasks.rows import Rows, Rule, Sort
 
 BLANK, FIRST = 1, 2
 """The token of a cell to be filled, and that of the first value."""
-BLANKS = "._*?"
+BLANKS = "._*?0-"
 HOLE = "#"
 LETTERS = "123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+MARKS = "|+=-,;:/"
+"""What may stand between cells, unless a value is called so."""
 RULED = re.compile(r"^[\s|+=\-\u2500-\u257f]*$")
-WORD = re.compile(r"[^\s|,;\ufeff\u2500-\u257f]+")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 FILLED, CHANGED, RESET = "\x1b[1;36m", "\x1b[1;31m", "\x1b[0m"
+
+
+def words_between(marks: str) -> re.Pattern[str]:
+    """Return what is left between spaces, marks, and lines drawn in box characters."""
+    return re.compile(rf"[^\s\ufeff\u2500-\u257f{re.escape(marks)}]+")
+
+
+WORDS = words_between(MARKS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +55,11 @@ class Board:
     """Cells behind those of the rectangle that every puzzle gives, such as the sums of cages."""
 
     @property
+    def cells(self) -> int:
+        """Number of cells, those that are always given among them."""
+        return len(self.places) + self.given
+
+    @property
     def whole(self) -> bool:
         """Whether there are no holes and more than one row and column."""
         return len(self.places) == self.shape[0] * self.shape[1] and min(self.shape) > 1 and not self.given
@@ -55,41 +75,51 @@ class Board:
         return "." + "".join(name if len(name) == 1 else next(free) for name in self.names)
 
     def parse(self, text: str) -> Tokens:
-        """Read names, with a blank for cells to be filled; lines drawn between cells do not matter."""
+        """Read a name, or one letter, for each cell; marks and lines drawn between cells do not matter."""
         text = COLOURS.sub("", text)
+        marks = "".join(mark for mark in MARKS if mark not in "".join(self.names))
         lines = ["" if RULED.match(line) else line for line in text.splitlines()]
         if not any(lines):
             lines = text.splitlines()
         words = [(number, match.start(), match.group()) for number, line in enumerate(lines, 1)
-                 for match in WORD.finditer(line)]  # fmt: skip
+                 for match in words_between(marks).finditer(line)]  # fmt: skip
+        letters = [(line, at + k, letter) for line, at, word in words for k, letter in enumerate(word)]
+        dashed = letters
+        if "-" in marks and not {"|", "+"} & {*text}:  # without box lines, `-` can be a blank
+            dashes = [(number, match.start(), "-") for number, line in enumerate(text.splitlines(), 1)
+                      for match in re.finditer("-", line)]  # fmt: skip
+            dashed = sorted([*letters, *dashes])
         holes = np.ones(self.shape[0] * self.shape[1] + self.given, np.bool_)
         holes[self.places] = holes[len(holes) - self.given :] = False
-        for found in (words, [(n, at + k, letter) for n, at, word in words for k, letter in enumerate(word)]):
+        for found in (words, letters, dashed):
             if len(found) == len(holes):
                 found = [word for word, hole in zip(found, holes, strict=True) if not hole]
             else:
                 found = [word for word in found if word[2] != HOLE]
-            if len(found) == len(self.places) + self.given:
+            if len(found) == self.cells:
                 order = [*np.argsort(np.argsort(self.places)), *range(len(self.places), len(found))]
                 return np.array([self._token(*found[place]) for place in order], np.uint8)
         rows, columns = self.shape
         raise UserError(
-            f"this puzzle has {len(self.places)} cells ({rows}x{columns})"
-            f"{f' and {self.given} that are always given' if self.given else ''}, "
-            f"this text has {len(words)} words; "
+            f"a puzzle of {rows}x{columns} has {len(self.places)} cells"
+            f"{f' and {self.given} that are always given' if self.given else ''}, this text has "
+            f"{len(words if max(map(len, self.names)) > 1 else letters)}; "
             f"write {self.names[0]} to {self.names[-1]}, and . for a cell to be filled"
         )
 
     def _token(self, line: int, column: int, word: str) -> int:
         if word in self.names:
             return self.names.index(word) + FIRST
-        if word in BLANKS or word == "0":
+        if len(word) == 1 and word in BLANKS:
             return BLANK
         if len(word) == 1 and word in self.symbols:  # as the page writes names that are longer
             return self.symbols.index(word) + 1
         small = [name.lower() for name in self.names]
         if small.count(word.lower()) == 1:
             return small.index(word.lower()) + FIRST
+        numbered = self.names == tuple(LETTERS[: len(self.names)]) and word.isascii() and word.isdigit()
+        if numbered and 1 <= int(word) <= len(self.names):  # 10 for A
+            return int(word) - 1 + FIRST
         raise UserError(
             f"line {line}, character {column + 1}: {brief(word)} is no value of this puzzle; "
             f"use {', '.join(self.names)}, and . for a cell to be filled"
@@ -109,13 +139,14 @@ class Board:
             else:
                 below.append(word)
         rows, columns = self.box or self.shape
+        stacks = self.shape[1] // columns
+        rule = "+".join("-" * (columns * (width + 1) + (0 < stack < stacks - 1)) for stack in range(stacks))
         lines = []
         for number, line in enumerate(drawn.reshape(self.shape)):
             if number and number % rows == 0:
-                stack = "-" * (columns * (width + 1))
-                lines.append("+".join([stack, *["-" + stack] * (self.shape[1] // columns - 1)]))
-            stacks = [" ".join(line[at : at + columns]) for at in range(0, self.shape[1], columns)]
-            lines.append(" | ".join(stacks))
+                lines.append(rule)
+            parts = [" ".join(line[at : at + columns]) for at in range(0, self.shape[1], columns)]
+            lines.append(" | ".join(parts))
         return "\n".join([*lines, *([" ".join(below)] if below else [])])
 
     def name(self, token: int) -> str:
@@ -161,7 +192,7 @@ class Board:
         where = tuple(int(cell) for cell in cells[held])
         low, high = int(rows.low[row]), int(rows.high[row])
         lead = f"{rule.text}: " if rule.described else ""
-        if rule.sort is Sort.DIFFERENT and len(set(values.tolist())) == 1:
+        if rule.sort is Sort.DIFFERENT and len({*values}) == 1:
             what, name = self.scope(rule.cells), self.names[values[0]]
             places = listed([self.place(cell) for cell in where]) if where else ""
             if not high:
@@ -172,60 +203,12 @@ class Board:
             if frozenset(rule.cells) in self._lines:
                 return f"{lead}{what} has {name} {times}: {places}", where
             return f"{lead}{places} must differ, and hold {name}", where
-        if (
-            rule.sort is Sort.COUNT
-            and len(set(values.tolist())) == 1
-            and (grid[list(rule.cells)] > BLANK).all()
-        ):
-            name = self.names[values[0]]
-            return (
-                f"{lead}{self.scope(rule.cells)} has {total} of {name}, not {_bounds(low, high, len(cells))}",
-                rule.cells,
-            )
+        if rule.sort is Sort.COUNT and len({*values}) == 1 and (grid[list(rule.cells)] > BLANK).all():
+            counted = f"{total} of {self.names[values[0]]}, not {_bounds(low, high, len(cells))}"
+            return f"{lead}{self.scope(rule.cells)} has {counted}", rule.cells
         text = "" if rule.described else f"{_short(rule.text)} does not hold: "
         held_by = [f"{self.place(c)} is {self.name(int(grid[c]))}" for c in rule.cells[:4]]
         return f"{lead}{text}{listed(held_by)}{', ...' if len(rule.cells) > 4 else ''}", rule.cells
-
-
-def regions_of(board: Board, rules: Sequence[Rule], size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the area of each cell where groups divide the grid, and the cells of other groups of `size`.
-
-    Rows and columns are neither.
-    """
-    scopes = dict.fromkeys(
-        frozenset(rule.cells) for rule in rules if rule.sort in (Sort.DIFFERENT, Sort.COUNT)
-    )
-    lines = {scope for scope, word in board._lines.items() if word.startswith(("row", "column"))}
-    groups = [scope for scope in scopes if len(scope) == size and scope not in lines]
-    areas, rest, number = np.full(len(board.places), -1), set[int](), 0
-    for scope in groups:
-        cells = sorted(scope)
-        if (areas[cells] < 0).all() and _connected(board.places[cells], board.shape[1]):
-            areas[cells], number = number, number + 1
-        else:
-            rest |= scope
-    if (areas < 0).any():
-        return (), tuple(sorted(rest.union(*groups)))
-    return tuple(areas.tolist()), tuple(sorted(rest))
-
-
-def cages_of(board: Board, rules: Sequence[Rule]) -> tuple[tuple[int, ...], ...]:
-    """Return the cells of rules about one given number, that number's cell last, if no cell has two such."""
-    cages = []
-    for cells in dict.fromkeys(tuple(sorted(rule.cells)) for rule in rules):
-        if len(cells) > 1 and cells[-1] >= len(board.places) > cells[-2]:
-            cages.append(cells)
-    inside = [cell for cage in cages for cell in cage[:-1]]
-    return tuple(cages) if len(set(inside)) == len(inside) else ()
-
-
-def _connected(places: NDArray[np.int64], columns: int) -> bool:
-    row, column = np.divmod(places, columns)
-    near = abs(row[:, None] - row) + abs(column[:, None] - column) <= 1
-    reached = near[0]
-    for _ in places:
-        reached = near[reached].any(axis=0)
-    return bool(reached.all())
 
 
 def _short(text: str) -> str:
@@ -255,3 +238,115 @@ def box_of(shape: tuple[int, int], regions: set[frozenset[int]]) -> tuple[int, i
         if {frozenset(box.ravel().tolist()) for pair in boxes for box in pair} <= regions:
             return rows, columns
     return None
+
+
+class PuzzleOptions(Generate):
+    """Which puzzles to generate."""
+
+    clues: int | None = Field(default=None, ge=0)
+    """Clues to keep; None takes clues away until every one is needed. More clues make it easier."""
+    min_rating: int = Field(default=0, ge=0)
+    """Least backtracks an exact search needs. Higher: harder."""
+    max_rating: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.max_rating is not None and self.max_rating < self.min_rating:
+            raise ValueError(f"max_rating {self.max_rating} is below min_rating {self.min_rating}")
+        return self
+
+    def fits(self, rating: int) -> bool:
+        """Say whether a rating is in the range asked for."""
+        return self.min_rating <= rating and (self.max_rating is None or rating <= self.max_rating)
+
+    def __str__(self) -> str:
+        asked = {name: value for name, value in self.to_json().items() if value not in (None, 0)}
+        return " and ".join(f"{name} = {value}" for name, value in asked.items()) or "one solution"
+
+
+class Filling(Task):
+    """A task whose answer fills the blanks of a puzzle so that every rule is kept."""
+
+    rating_name = "backtracks"
+    clues_name = "clues"
+    generate_options: ClassVar[type[Generate]] = PuzzleOptions
+    board: Board
+    rules: Sequence[Rule]
+    rows: Rows
+    """The rules as rows over candidates."""
+
+    def parse(self, text: str) -> Tokens:
+        """Read one value a cell, by name, and a point for a cell to be filled."""
+        return self.board.parse(text)
+
+    def render(self, grid: Tokens, *, puzzle: Tokens | None = None, color: bool = False) -> str:
+        """Draw the grid; with `color`, what was filled in is bold and changed givens are red."""
+        return self.board.render(self.require_tokens(grid), puzzle if color else None)
+
+    def check(self, puzzle: Tokens, answer: Tokens) -> Verdict:
+        """Say whether the answer keeps the givens and every rule; if not, which rule it breaks and where."""
+        self.require_tokens(puzzle)
+        self.require_tokens(answer)
+        changed = np.flatnonzero((puzzle > BLANK) & (puzzle != answer))
+        if changed.size:
+            cell = int(changed[0])
+            name, now = self.board.name, self.board.name(int(answer[cell]))
+            word = f"changed to {now}" if answer[cell] > BLANK else "removed"
+            return invalid(
+                f"the given {name(int(puzzle[cell]))} in {self.board.place(cell)} was {word}", *changed
+            )
+        blank = np.flatnonzero(answer <= BLANK)
+        if blank.size:
+            count = "" if blank.size == 1 else f" (of {blank.size} blank cells the first)"
+            return invalid(f"{self.board.place(int(blank[0]))} is left blank{count}", *blank)
+        kept = self.rows.kept(answer[None].astype(np.int64) - FIRST)[0]
+        return self._broken(np.flatnonzero(~kept), answer)
+
+    def check_many(self, puzzles: Tokens, answers: Tokens) -> NDArray[np.bool_]:
+        """Judge all rows at once."""
+        self.require_tokens(puzzles)
+        self.require_tokens(answers)
+        given = ((puzzles <= BLANK) | (puzzles == answers)).all(axis=1) & (answers > BLANK).all(axis=1)
+        return np.asarray(given & self.rows.kept(answers.astype(np.int64) - FIRST).all(axis=1), np.bool_)
+
+    def check_puzzle(self, puzzle: Tokens) -> Verdict:
+        """Say whether some rule cannot be kept whatever the blank cells hold; each rule by itself."""
+        self.require_tokens(puzzle)
+        padding = np.flatnonzero(puzzle == PAD)
+        if padding.size:
+            return invalid(
+                f"{self.board.place(int(padding[0]))} holds padding, not a value or a blank", *padding
+            )
+        first = self.cells - self.board.given
+        missing = first + np.flatnonzero(puzzle[first:] <= BLANK)
+        if missing.size:
+            return invalid(f"{self.board.place(int(missing[0]))} is missing; every puzzle gives it", *missing)
+        value = puzzle.astype(np.int64) - FIRST
+        possible = (value[:, None] < 0) | (value[:, None] == np.arange(self.rows.values))
+        least, greatest = self.rows.reach(possible)
+        broken = np.flatnonzero((least > self.rows.high) | (greatest < self.rows.low))
+        return self._broken(broken, puzzle)
+
+    def _broken(self, rows: NDArray[np.intp], grid: Tokens) -> Verdict:
+        """Name the first broken row, one with too much before one with too little: it has cells to show."""
+        if not len(rows):
+            return VALID
+        sums = self.rows.sums(grid[None].astype(np.int64) - FIRST)[0]
+        over = rows[sums[rows] > self.rows.high[rows]]
+        row = int((over if len(over) else rows)[0])
+        reason, cells = self.board.broken(self.rules[int(self.rows.owner[row])], self.rows, row, grid)
+        return invalid(reason, *cells)
+
+    def constraints(self) -> Rows:
+        """Return all rules."""
+        return self.rows
+
+    def clues(self, puzzles: Tokens) -> NDArray[np.int64]:
+        """Count the givens of each puzzle."""
+        return np.asarray((puzzles > BLANK).sum(axis=-1), np.int64)
+
+
+def different(groups: Iterable[NDArray[np.integer]]) -> list[Rule]:
+    """Return the rules of groups of cells that differ, whose rows are `Rows.different`."""
+    scopes = [tuple(sorted(group.tolist())) for group in groups]
+    return [Rule(text="different cells", sort=Sort.DIFFERENT, cells=cells) for cells in scopes]
