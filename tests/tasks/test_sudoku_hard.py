@@ -2,6 +2,7 @@
 
 import importlib.util
 import itertools
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ def load_climb():
     """Load the script that found the library; it measures what single assumptions leave open."""
     spec = importlib.util.spec_from_file_location("climb", CLIMB)
     module = importlib.util.module_from_spec(spec)
+    sys.modules["climb"] = module  # numba's cache on disk names the module
     spec.loader.exec_module(module)
     return module
 
