@@ -13,7 +13,7 @@ SOURCE = Path(eqr.__file__).parent
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "value", "registry", "files", "progress", "signals", "locks", "behaviour", "result"),
+    ("errors", "value", "registry", "files", "progress", "signals", "behaviour", "result"),
     ("tasks",),
     ("data",),
     ("puzzles",),

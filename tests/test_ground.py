@@ -17,6 +17,7 @@ from pydantic import Field
 from eqr.errors import UserError, brief, nearest
 from eqr.files import (
     append,
+    held,
     make_folder,
     new_file,
     new_folder,
@@ -26,7 +27,6 @@ from eqr.files import (
     require_own,
     write_json,
 )
-from eqr.locks import held
 from eqr.value import Value
 
 
@@ -271,7 +271,7 @@ def test_nothing_is_written_through_a_link(tmp_path):
 def test_whoever_waits_for_a_lock_gets_it(tmp_path):
     path = tmp_path / "lock"
     code = (
-        "import sys; from pathlib import Path; from eqr.locks import held\n"
+        "import sys; from pathlib import Path; from eqr.files import held\n"
         "with held(Path(sys.argv[1]), 'it'): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(path)]

@@ -1,11 +1,11 @@
 """Writing files so that a crash, a full disk or Ctrl-C never leaves half of one behind; reading them warily.
 
-Everything eqr saves goes through here: written beside its target under a temporary name, flushed to disk,
-then renamed into place, which the file system does at once or not at all; then the folder is flushed, so that
-the name outlives a loss of power too. A killed process cannot take its temporary files with it; the next
-write to the same target does. What is read may have been made by anyone: a file is opened only if it is a
-file of sensible size, and JSON only means what it should. So may the folders that are written to: what is
-replaced is a file, and nothing is written or removed through a link out of them.
+Everything eqr saves is written beside its target under a temporary name, flushed to disk and renamed into
+place; then the folder is flushed, so that the name outlives a loss of power. A killed process cannot remove
+its temporary files; the next write to the same target does. What is read may have been made by anyone: a
+file is opened only if it is one of sensible size. Nothing is written or removed through a link.
+
+Locks are the operating system's: held on an open file, free again when their process ends, however it does.
 """
 
 import errno
@@ -14,15 +14,17 @@ import json
 import os
 import secrets
 import shutil
+import socket
 import stat
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from eqr.errors import UserError, brief
-from eqr.locks import try_lock
 
 TEMPORARY, REPLACED = ".tmp", ".old"
 SWEPT_AFTER = 60.0
@@ -33,6 +35,10 @@ DEEPEST = 64
 """Levels of nested JSON; what eqr writes has a handful."""
 _NO_FLUSH = (errno.EINVAL, errno.EBADF, errno.EOPNOTSUPP)
 """What file systems say that cannot flush a folder."""
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+"""What file systems without locks say."""
+_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Flags that open no link and wait for no pipe."""
 
 
 class NotJson(UserError):
@@ -182,7 +188,7 @@ def _in_use(temporary: Path) -> Iterator[None]:
     handle = os.open(temporary, os.O_RDONLY)
     try:
         with suppress(OSError):  # a file system without locks
-            try_lock(handle)
+            _try_lock(handle)
         yield
     finally:
         os.close(handle)
@@ -191,9 +197,9 @@ def _in_use(temporary: Path) -> Iterator[None]:
 def _abandoned(temporary: Path) -> bool:
     if os.name != "posix":
         return False
-    handle = os.open(temporary, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)  # it may be anybody's
+    handle = os.open(temporary, os.O_RDONLY | _SAFELY)  # it may be anybody's
     try:
-        return try_lock(handle)
+        return _try_lock(handle)
     finally:
         os.close(handle)
 
@@ -308,3 +314,75 @@ def _plain_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _try_lock(handle: int) -> bool:
+    """Lock an open file or folder for this process; False if another has it."""
+    from filelock import lock_descriptor  # takes a moment
+
+    return lock_descriptor(handle, blocking=False)
+
+
+@contextmanager
+def held(path: Path, what: str, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock file `path` while the block runs; if another process has it, wait, or raise.
+
+    `what` names what the lock is for. The file is there while somebody holds it, or was killed holding it.
+    """
+    handle = _taken(path, what, wait)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            path.unlink()  # while it is still ours
+        os.close(handle)
+
+
+def _taken(path: Path, what: str, wait: bool) -> int:
+    while True:
+        handle = _open_lock(path)
+        try:
+            locked = _try_lock(handle)
+        except OSError as error:
+            if error.errno not in _NO_LOCKS:
+                os.close(handle)
+                raise UserError(f"cannot lock {path}: {error.strerror}") from None
+            print(f"{path}: this file system has no locks; use {what} once at a time", file=sys.stderr)
+            locked = True
+        if not locked and not wait:
+            holder = _holder(handle)
+            os.close(handle)
+            raise UserError(f"{what} is in use by {holder}; wait for its end, or end it")
+        with suppress(OSError):
+            if locked and os.path.samestat(os.fstat(handle), path.stat()):
+                break
+        # another has it, or has removed the file meanwhile: ours is then another, made again
+        os.close(handle)
+        time.sleep(0.0 if locked else 1.0)
+    note = {"pid": os.getpid(), "host": socket.gethostname(), "since": f"{datetime.now():%Y-%m-%d %H:%M:%S}"}
+    os.truncate(handle, 0)
+    os.write(handle, json.dumps(note).encode() + b"\n")
+    return handle
+
+
+def _open_lock(path: Path) -> int:
+    """Open a lock file that is a file of its own: behind a link it may be anybody's."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | _SAFELY, 0o666)
+        found = os.fstat(handle)
+        if stat.S_ISREG(found.st_mode) and found.st_nlink < 2:
+            return handle
+        os.close(handle)
+    except OSError as error:
+        if not path.is_symlink():
+            raise UserError(f"cannot write {path}: {error.strerror}") from None
+    raise UserError(f"{path} is a link, a pipe or a device, not a lock file of eqr's; remove it")
+
+
+def _holder(handle: int) -> str:
+    """Say who has written into a lock file, as far as that can be read."""
+    try:
+        note = json.loads(os.read(handle, 1000))
+        return f"process {note['pid']} on {note['host']} since {note['since']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"

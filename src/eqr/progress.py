@@ -1,7 +1,4 @@
-"""Progress bars with rate and time left: live in a terminal, a line now and then in a log, silent in JSON.
-
-One place decides, so that no command spams a log file with a thousand redraws of a bar.
-"""
+"""Progress bars with rate and time left: live in a terminal, a line now and then in a log, silent in JSON."""
 
 import sys
 import threading
@@ -9,17 +6,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # rich loads on use
-    from rich.progress import Progress as RichProgress
-    from rich.progress import ProgressColumn, TaskID
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
 
 LOG_SECONDS = 10.0
 SPINNER = "|/-\\"
 TURN = 0.1
-"""Seconds between two pictures of the spinner."""
+"""Seconds between two pictures of the spinner, or two changes of a bar's text."""
 SOON = 0.3
 """Seconds of preparation about which nothing is said."""
 
@@ -45,39 +41,40 @@ class Progress:
         self.done = self._before = done
         self._quiet = quiet
         self._started = self._said = time.monotonic()
-        self._live: tuple[RichProgress, TaskID] | None = None
-        if not quiet and sys.stderr.isatty():
-            self._live = _bar(label, total, unit, done)
+        self._live: tuple[Bar, TaskID] | None = None
 
     def advance(self, count: int = 1, note: str = "") -> None:
-        """Say that `count` more units are done; `note` replaces the text behind the bar."""
+        """Say that `count` more units are done; `note` replaces the text at the end."""
         self.done += count
-        if self._live is not None:
+        now = time.monotonic()
+        if self._quiet or now - self._said < (LOG_SECONDS if self._live is None else TURN):
+            return
+        self._said = now
+        if self._live is None:
+            print(f"{self.label}: {self._line(note)}", file=sys.stderr, flush=True)
+        else:
             bar, task = self._live
-            bar.update(task, completed=self.done, note=note)
-        elif not self._quiet and time.monotonic() - self._said > LOG_SECONDS:
-            self._said = time.monotonic()
-            print(self._line(note), file=sys.stderr, flush=True)
+            bar.update(task, completed=self.done, said=self._line(note))
 
-    def _line(self, note: str) -> str:
+    def _line(self, note: str = "") -> str:
         seconds = max(time.monotonic() - self._started, 1e-9)
         rate = (self.done - self._before) / seconds
-        text = f"{self.label}: {self.done:,}" + (f" of {self.total:,}" if self.total is not None else "")
+        text = f"{self.done:,}" + (f" of {self.total:,}" if self.total is not None else "")
         text += f" {self.unit}, {rate:,.1f}/s"
         if self.total is not None and rate > 0:
             text += f", {duration(max(self.total - self.done, 0) / rate)} left"
         return f"{text}  {note}".rstrip()
 
-    def __enter__(self) -> Self:
-        if self._live is not None:
-            self._live[0].start()
-        return self
+    def _bar(self) -> "tuple[Bar, TaskID]":
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.table import Column
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live[0].stop()
+        console = Console(stderr=True)
+        said = TextColumn("{task.fields[said]}", markup=False, table_column=Column(no_wrap=True))
+        width = 30 if console.width >= 120 else 10
+        bar = Progress(TextColumn("{task.description}"), BarColumn(width), said, console=console)
+        return bar, bar.add_task(self.label, total=self.total, completed=self.done, said=self._line())
 
 
 @contextmanager
@@ -85,24 +82,24 @@ def progress(
     label: str, total: int | None, *, unit: str = "", done: int = 0, quiet: bool = False
 ) -> Iterator[Progress]:
     """Show progress on stderr while the block runs; `done` units were done before it."""
-    with Progress(label, total, unit=unit, done=done, quiet=quiet) as shown:
+    shown = Progress(label, total, unit=unit, done=done, quiet=quiet)
+    if quiet or not sys.stderr.isatty():
         yield shown
-
-
-class _Prepared:
-    """Seconds spent on what is done once per installation, by whichever thread."""
-
-    seconds = 0.0
-
-
-def prepared() -> float:
-    """Return the seconds that `preparing` has taken so far, which no answer took."""
-    return _Prepared.seconds
+        return
+    shown._live = bar, task = shown._bar()
+    with bar:
+        try:
+            yield shown
+        finally:
+            bar.update(task, completed=shown.done)
 
 
 @contextmanager
 def preparing(label: str) -> Iterator[None]:
     """Show a spinner in a terminal while something is prepared once per installation."""
+    if not sys.stderr.isatty():
+        yield
+        return
     began, over = time.monotonic(), threading.Event()
 
     def spin() -> None:
@@ -114,64 +111,10 @@ def preparing(label: str) -> Iterator[None]:
         if wait == TURN:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
-    spinner = threading.Thread(target=spin, name="spinner", daemon=True) if sys.stderr.isatty() else None
-    if spinner is not None:
-        spinner.start()
+    spinner = threading.Thread(target=spin, name="spinner", daemon=True)
+    spinner.start()
     try:
         yield
     finally:
         over.set()
-        if spinner is not None:
-            spinner.join()
-        _Prepared.seconds += time.monotonic() - began
-
-
-def _bar(label: str, total: int | None, unit: str, done: int) -> "tuple[RichProgress, TaskID]":
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-    from rich.progress import Progress as RichProgress
-
-    rate_column, left_column, note_column = _columns()
-    console = Console(stderr=True)
-    bar = RichProgress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=_bar_width(console.width)),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[unit]}"),
-        rate_column,
-        left_column,
-        note_column,
-        console=console,
-        transient=False,
-    )
-    return bar, bar.add_task(label, total=total, completed=done, unit=unit, note="", width=console.width)
-
-
-def _bar_width(terminal: int) -> int:
-    return 30 if terminal >= 120 else 10
-
-
-def _columns() -> "tuple[ProgressColumn, ProgressColumn, ProgressColumn]":
-    from rich.progress import ProgressColumn, Task
-    from rich.text import Text
-
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            return Text(f"{task.speed:,.1f}/s" if task.speed else "", style="cyan")
-
-    class Left(ProgressColumn):
-        max_refresh = 0.5
-
-        def render(self, task: Task) -> Text:
-            return Text("" if task.time_remaining is None else f"{duration(task.time_remaining)} left")
-
-    class Note(ProgressColumn):
-        """As much of the note as fits behind the rest, so that a bar stays one line."""
-
-        def render(self, task: Task) -> Text:
-            terminal = task.fields["width"]
-            count = 2 * len(str(task.total)) + 1
-            rest = len(task.description) + _bar_width(terminal) + count + len(task.fields["unit"]) + 26
-            return Text(task.fields["note"][: max(terminal - rest, 0)])
-
-    return Rate(), Left(), Note()
+        spinner.join()

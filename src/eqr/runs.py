@@ -12,15 +12,13 @@ RUN/.lock             who trains here, while somebody does
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt
 
 from eqr.errors import UserError
-from eqr.files import leftovers, make_folder, parse_json, read_json, read_text, remove, require_own
-from eqr.locks import held
+from eqr.files import held, leftovers, make_folder, parse_json, read_json, read_text, remove, require_own
 from eqr.model.lookup import BEST, CONFIG
 from eqr.model.saving import CARD, MEASURED, TRAINING, WEIGHTS
 from eqr.value import Value
@@ -65,48 +63,14 @@ class Summary(Value, extra="ignore"):
     """What the best weights reach on the test set; empty before the one look at it."""
 
 
-@dataclass(frozen=True)
 class RunFolder:
     """The folder of a training run, there or not yet."""
 
-    path: Path
-    puzzles: Path | None = None
-    """Where generated puzzles are kept; None: in the folder."""
-
-    @property
-    def recipe(self) -> Path:
-        """The recipe's file."""
-        return self.path / RECIPE
-
-    @property
-    def metrics(self) -> Path:
-        """The journal's file."""
-        return self.path / METRICS
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of checkpoints."""
-        return self.path / CHECKPOINTS
-
-    @property
-    def best(self) -> Path:
-        """The folder of the model that did best on validation puzzles."""
-        return self.path / BEST
-
-    @property
-    def last(self) -> Path:
-        """The folder of the model at the end."""
-        return self.path / LAST
-
-    @property
-    def tensorboard(self) -> Path:
-        """The folder of that tracker."""
-        return self.path / TENSORBOARD
-
-    @property
-    def summary_file(self) -> Path:
-        """Where the summary is written at the end."""
-        return self.path / SUMMARY
+    def __init__(self, path: Path, puzzles: Path | None = None) -> None:
+        """`puzzles` is where generated puzzles are kept; None: in the folder."""
+        self.path, self.puzzles = path, puzzles
+        self.recipe, self.metrics, self.summary_file = (path / name for name in FILES)
+        self.checkpoints, self.best, self.last, self.tensorboard = (path / name for name in INSIDE)
 
     def data(self, digest: str) -> Path:
         """Return where generated puzzles are kept, by the digest of what decides them."""

@@ -22,8 +22,7 @@ from typing import Any
 
 from eqr.behaviour import ANSWERS, TRAINING, stated
 from eqr.errors import UserError
-from eqr.files import make_folder, read_json, read_object, write_json
-from eqr.locks import held
+from eqr.files import held, make_folder, read_json, read_object, write_json
 from eqr.paper.measurement import Measurement, Output
 from eqr.runs import DATA, LOCK, RunFolder
 

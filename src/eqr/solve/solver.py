@@ -42,7 +42,6 @@ from eqr.errors import UserError
 from eqr.model.counters import row_key
 from eqr.model.loading import load
 from eqr.model.reasoner import Reasoner
-from eqr.progress import prepared
 from eqr.solve.answers import USUAL_DEPTH, USUAL_HALT, Answer, Refused, Snapshot, read_puzzle
 from eqr.solve.budget import Budget, usual_depth
 from eqr.solve.candidates import Candidates, Finished, Gather, Status, stopped_by
@@ -113,7 +112,7 @@ class Session:
             Inference(self._reasoner, budget, task=self.task, backend=self.engine.backend)
         budget = _stopping(budget or self.engine.budget, rule)
         gather = Gather(budget, cells=self.task.cells)
-        request = _Request(tokens, rule, gather, stopped_by(budget.halting), _computing())
+        request = _Request(tokens, rule, gather, stopped_by(budget.halting), time.perf_counter())
         self._requests[index] = request
         try:
             self.engine.add(Puzzle(index, tokens, identity, budget, watch, client))
@@ -176,7 +175,7 @@ class Session:
             status=request.stopped if status is Status.HALTED else status,
             residual=float(chosen.residuals[-1]),
             halt=float(chosen.halt),
-            seconds=_computing() - request.began,
+            seconds=time.perf_counter() - request.began,
             task=self.task,
         )
 
@@ -185,11 +184,6 @@ class Session:
         if not 0 <= identity <= last:
             raise UserError(f"identity {identity}: those of this model go from 0 (none) to {last}")
         return identity
-
-
-def _computing() -> float:
-    """A clock that stands still while something is prepared once per installation."""
-    return time.perf_counter() - prepared()
 
 
 def _rule(select: SelectionRule | str) -> SelectionRule:
