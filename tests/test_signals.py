@@ -115,7 +115,7 @@ def test_a_signal_before_the_verb_is_read_is_one_line_too(monkeypatch, capsys, n
 
 
 SPINNING = """
-from eqr.data.stream import GeneratedStream
+from eqr.data import GeneratedStream
 from toy_task import Toy
 import threading
 

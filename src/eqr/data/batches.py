@@ -105,13 +105,7 @@ class Batches:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on exactly where `state` was saved; another seed or puzzle set is an error."""
-        mine = self.state()
-        for key in ("seed", "puzzles"):
-            if state.get(key) != mine[key]:
-                raise UserError(
-                    f"cannot resume the data stream: it was saved with {key} {state.get(key)!r}, "
-                    f"this run has {mine[key]!r}"
-                )
+        require_same(state, self.state(), "data")
         self._taken = int(state["taken"])
 
     def _draw_epoch(self, epoch: int) -> NDArray[np.int64]:
@@ -138,6 +132,16 @@ class Batches:
         return Batch(
             inputs=inputs, labels=labels, identities=identities, indices=indices, positions=positions
         )
+
+
+def require_same(saved: dict[str, Any], mine: dict[str, Any], what: str) -> None:
+    """Refuse to go on with another stream than the one whose cursor was saved."""
+    for key in mine:
+        if key != "taken" and saved.get(key) != mine[key]:
+            raise UserError(
+                f"cannot resume the {what} stream: it was saved with {key} {saved.get(key)!r}, "
+                f"this run has {mine[key]!r}"
+            )
 
 
 def revealed(
