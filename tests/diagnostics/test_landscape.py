@@ -22,7 +22,7 @@ from eqr.model.config import ReasonerConfig
 from eqr.model.operator import Perturbation
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import RandomStart
-from eqr.report.sections import pick_landscapes
+from eqr.report.run import pick_landscapes
 from eqr.solve.budget import Budget
 from eqr.solve.rollout import rollout
 from settling import Settling, puzzles_4x4

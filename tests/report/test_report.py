@@ -16,8 +16,9 @@ from eqr.data import load_split
 from eqr.errors import UserError
 from eqr.model import systems
 from eqr.progress import duration
-from eqr.report import ReportPlan, sections, write_report
-from eqr.report.page import percent, scaled
+from eqr.report import ReportPlan, write_report
+from eqr.report import run as run_report
+from eqr.report.page import Sheet, scaled
 from eqr.result import Result, one, pivot
 from eqr.tasks import task_named
 from eqr.train.recipe import EvaluationPlan, Generated, Recipe, Saving
@@ -222,8 +223,8 @@ def test_a_second_time_only_draws_the_same_page(run, written, monkeypatch):
     monkeypatch.setattr(
         traces_module, "fill", lambda table, *_, **__: table.missing() and pytest.fail("ran again")
     )
-    monkeypatch.setattr(sections, "landscape", lambda *_, **__: pytest.fail("ran again"))
-    monkeypatch.setattr(sections, "stability", lambda *_, **__: pytest.fail("ran again"))
+    monkeypatch.setattr(run_report, "landscape", lambda *_, **__: pytest.fail("ran again"))
+    monkeypatch.setattr(run_report, "stability", lambda *_, **__: pytest.fail("ran again"))
     asked = {name.replace("_", "-"): value for name, value in PLAN.to_json().items() if value is not None}
     options = [f"--{name}={value}" for name, value in asked.items()]
     result = CliRunner().invoke(app, ["report", str(run), *options, "--json"])
@@ -263,6 +264,9 @@ def test_mistakes_are_named(run, tmp_path):
 
 
 def test_numbers_are_written_for_people():
-    assert [percent(0.123456), percent(None)] == ["12.3%", "–"]
-    assert [scaled("FLOP")(1.359e9), scaled("B")(12)] == ["1.36 GFLOP", "12 B"]
+    rows = [{"exact": 0.123456, "step": 12_000, "right": 1.0}, {"step": 2, "exact low": 0.5}]
+    table = Sheet(name="", rows=rows, shown=("exact", "exact low", "step", "right"), called={"step": "at"})
+    assert table.headings == ["exact", "95% from", "at", "right"]
+    assert table.cells == [["12.3%", "–", "12,000", "yes"], ["–", "50.0%", "2", "–"]]
+    assert [scaled(1.359e9, "FLOP"), scaled(12, "B")] == ["1.36 GFLOP", "12 B"]
     assert [duration(s) for s in (12, 600, 36_000, 90_000)] == ["12 s", "10.0 min", "10.0 h", "1.0 days"]

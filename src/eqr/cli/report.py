@@ -83,11 +83,12 @@ def _compare(
         raise UserError(f"--out {out}: a comparison is an .html file")
     found = compare(runs, plan, data=data, device=device, quiet=as_json)
     others = "-".join(run.resolve().name for run in runs[1:])
-    written = write_comparison(found, out or runs[0] / f"comparison-with-{others}.html")
+    page = out or runs[0] / f"comparison-with-{others}.html"
+    files = [str(path) for path in write_comparison(found, page)]
     if as_json:
-        print(json.dumps({**found.to_json(), **written.to_json()}, indent=2))
+        print(json.dumps({**found.to_json(), "page": str(page), "files": files}, indent=2))
     else:
-        print(f"{as_text(found)}\n\n{written.page}\nas files: {written.folder}")
+        print(f"{as_text(found)}\n\n{page}\nas files: {page.with_suffix('')}")
 
 
 def summary(written: "Written") -> str:

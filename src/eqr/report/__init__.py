@@ -4,7 +4,7 @@ from eqr.report import ReportPlan, write_report
 write_report(Path("runs/demo"), ReportPlan())
 """
 
-from eqr.report.build import Written, write_report
+from eqr.report.run import Written, write_report
 from eqr.report.source import ReportPlan, open_source
 
 __all__ = ["ReportPlan", "Written", "open_source", "write_report"]

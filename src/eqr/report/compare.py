@@ -17,20 +17,9 @@ from eqr.diagnostics.scaling import TOP
 from eqr.diagnostics.traces import Traces, run_traces
 from eqr.errors import UserError
 from eqr.figures import accuracy_against_cost
-from eqr.files import new_file, write_json
-from eqr.report.page import (
-    Fact,
-    ReportPicture,
-    Section,
-    Sheet,
-    decimals,
-    export,
-    percent,
-    plain,
-    render,
-    scaled,
-)
-from eqr.report.sections import training
+from eqr.files import write_json
+from eqr.report.page import EXACT, Picture, Section, Sheet, write_page
+from eqr.report.run import training
 from eqr.report.source import ReportPlan, Source, open_source
 from eqr.result import Result
 from eqr.results.costs import equivalent_layers, flops
@@ -159,92 +148,48 @@ def _rows(
     return rows
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrittenComparison:
-    """Where a comparison lies on disk."""
-
-    folder: Path
-    page: Path
-    files: list[Path]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON data."""
-        return {"page": str(self.page), "files": [str(path) for path in self.files]}
-
-
-def write_comparison(found: Comparison, page: Path) -> WrittenComparison:
-    """Write the page, and beside it in a folder of its name the figure, the table and the numbers."""
-    folder, (sheet, picture) = page.with_suffix(""), parts(found)
-    curves = [training(source, name) for name, source in zip(found.names, found.sources, strict=True)]
-    figures, tables = export(folder, [sheet, picture, *(part for curve in curves for part in curve.parts)])
-    numbers = folder / "comparison.json"
+def write_comparison(found: Comparison, page: Path) -> list[Path]:
+    """Write the page, and in a folder of its name beside it the figures, tables and numbers; return these."""
+    runs = dict(zip(found.names, found.sources, strict=True))
+    numbers = page.with_suffix("") / "comparison.json"
     write_json(numbers, found.to_json())
-    section = Section(
-        title="At equal budgets",
-        text="The same puzzles and the same numbered starts for every run. Differences are those to the "
-        "first run on each puzzle, averaged; their intervals are bootstraps over puzzles.",
-        parts=[picture],
-    )
-    facts = [
-        Fact("Task", f"{found.task}, {found.puzzles:,} {found.split} puzzles"),
-        *(Fact(name, str(source.folder)) for name, source in zip(found.names, found.sources, strict=True)),
-        Fact("Made by", f"eqr {__version__}"),
-    ]
-    command = f"eqr compare {' '.join(str(source.folder) for source in found.sources)}"
-    with new_file(page) as temporary:
-        title = f"{found.task}: {' and '.join(found.names)}"
-        text = render(title, facts, sheet, [section, *curves], {command: ["the table"]})
-        temporary.write_text(text, encoding="utf-8")
-    return WrittenComparison(folder=folder, page=page, files=[*figures, *tables, numbers])
-
-
-def parts(found: Comparison) -> tuple[Sheet, ReportPicture]:
-    """Return the table and the figure of a comparison."""
-    setting = f"{found.puzzles:,} {found.split} puzzles of {found.task}."
-    cost = "NFE: segments per puzzle, all starts" if found.same_segments else "equivalent layers per puzzle"
-    sheet = Sheet.of(
-        "comparison",
-        f"Exact accuracy with 95% intervals, and paired differences to {found.names[0]} in points. {setting}",
-        found.rows,
-        ("item", "depth", "breadth"),
-        {
-            "item": ("run", plain),
-            "depth": ("D", plain),
-            "breadth": ("B", plain),
-            "exact": ("exact", percent),
-            "exact low": ("95% from", percent),
-            "exact high": ("to", percent),
-            "difference": ("difference", points),
-            "difference low": ("95% from", points),
-            "difference high": ("to", points),
-            "better": ("better on", plain),
-            "worse": ("worse on", plain),
-            "equivalent layers": ("eq. layers", decimals(0)),
-            "flops": ("FLOPs", scaled("FLOP")),
-            "parameters": ("parameters", plain),
+    metric, cost = "nfe", "NFE: segments per puzzle, all starts"
+    if not found.same_segments:
+        metric, cost = "equivalent layers", "equivalent layers per puzzle"
+    picture = Picture("comparison", accuracy_against_cost(found.rows, metric=metric, cost=cost))
+    values = {
+        "first": found.names[0],
+        "setting": f"{found.puzzles:,} {found.split} puzzles of {found.task}.",
+    }
+    section = Section(title="At equal budgets", parts=[picture], values=values)
+    figures, tables = write_page(
+        page,
+        title=f"{found.task}: {' and '.join(runs)}",
+        facts={
+            "Task": f"{found.task}, {found.puzzles:,} {found.split} puzzles",
+            **{name: str(source.folder) for name, source in runs.items()},
+            "Made by": f"eqr {__version__}",
         },
+        head=Section(title="", parts=[table(found)], values=values),
+        sections=[section, *(training(source, name) for name, source in runs.items())],
+        commands={f"eqr compare {' '.join(str(source.folder) for source in found.sources)}": ["the table"]},
     )
-    picture = ReportPicture(
-        name="comparison",
-        figure=accuracy_against_cost(
-            found.rows, metric="nfe" if found.same_segments else "equivalent layers", cost=cost
-        ),
-        caption=f"Share of puzzles wrong against cost, by depth in powers of two. Bands: 95% over puzzles. "
-        f"{setting}",
-        alt=f"Lines of {' and '.join(found.names)}: share of puzzles wrong against cost.",
-    )
-    return sheet, picture
+    return [*figures, *tables, numbers]
 
 
-def points(share: float | None) -> str:
-    """Write a difference of shares in percentage points, with its sign."""
-    return "–" if share is None else f"{100 * share:+.1f}"
+def table(found: Comparison) -> Sheet:
+    """Return the table of a comparison."""
+    shown = (
+        *EXACT, "difference", "difference low", "difference high", "better", "worse", "equivalent layers",
+        "flops", "parameters",
+    )  # fmt: skip
+    return Sheet.of("comparison", found.rows, ("item", "depth", "breadth"), shown)
 
 
 def as_text(found: Comparison) -> str:
     """Return the table for a terminal."""
-    sheet, _ = parts(found)
-    shown = [[*sheet.headings[:11]], *(cells[:11] for cells in sheet.cells)]
+    sheet = table(found)
+    shown = [cells[:11] for cells in (sheet.headings, *sheet.cells)]
     widths = [max(len(cells[column]) for cells in shown) for column in range(11)]
     lines = [
         "  ".join(

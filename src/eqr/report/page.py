@@ -1,11 +1,12 @@
-"""The page and the pieces it is put together from, and how their numbers are written.
+"""The page and the pieces it is put together from; `page.html` is its template, `words.md` has its texts.
 
-Sections are poured into `page.html`, figures and styles inside it, nothing fetched from anywhere.
+Figures and styles are inside the page, nothing is fetched from anywhere.
 """
 
 import base64
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -13,22 +14,73 @@ from typing import TYPE_CHECKING, Any
 
 from eqr.errors import UserError, with_extra
 from eqr.figures.style import as_bytes
-from eqr.files import make_folder, new_file
+from eqr.files import new_file
 from eqr.result import Result, csv_text, records
+from eqr.results.metrics import ORACLE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+EXACT = ("exact", "exact low", "exact high")
+SHARE = ("share", "share low", "share high")
+HEADINGS = {
+    "item": "run", "depth": "D", "breadth": "B", "nfe": "NFE", "low": "95% from", "high": "to",
+    "equivalent layers": "eq. layers", "equivalent_layers": "eq. layers", "flops": "FLOPs",
+    "exact n": "puzzles", "better": "better on", "worse": "worse on", "answers": "distinct answers",
+    "starts spurious": "settled on a wrong answer", "starts cycling": "on a limit cycle",
+    "radius": "spectral radius", "contraction": "L", "conditioning": "condition of I - J",
+    "within bound": "within the bound", "segments until halting": "median depth",
+}  # fmt: skip
+"""Of the columns of tables, where they are not called by their keys."""
 
-@dataclass(frozen=True, kw_only=True)
-class ReportPicture:
-    """A figure with the words that belong to it."""
+
+def scaled(value: float, unit: str) -> str:
+    """Write a large number with a prefix: 1.36 GFLOP, 43.0 MB."""
+    for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
+
+
+def _yes_no(value: float) -> str:
+    return "yes" if value else "no"
+
+
+def _points(share: float) -> str:
+    """Write a difference of shares in percentage points, with its sign."""
+    return f"{100 * share:+.1f}"
+
+
+FORMATS: dict[str, str | Callable[[Any], str]] = {
+    **dict.fromkeys(("exact", "share", "low", "high", ORACLE), "{:.1%}"),
+    **dict.fromkeys(("starts right", "starts spurious", "starts cycling"), "{:.1%}"),
+    **dict.fromkeys(("nfe", "period", "answers", "conditioning", "segments until halting"), "{:,.1f}"),
+    **dict.fromkeys(("equivalent layers", "equivalent_layers", "segments"), "{:,.0f}"),
+    **dict.fromkeys(("radius", "contraction"), "{:,.3f}"),
+    **dict.fromkeys(("residual", "bound"), "{:,.4f}"),
+    **dict.fromkeys(("number", "step", "better", "worse", "parameters", "exact n"), "{:,}"),
+    **dict.fromkeys(("right", "within bound"), _yes_no),
+    "margin": "{:,.2f}",
+    "difference": _points,
+    "flops": lambda value: scaled(value, "FLOP"),
+}
+"""How the numbers of a column are written, where not as they are; ends of intervals as what they are of."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure."""
 
     name: str
     """Of its files."""
-    caption: str
-    alt: str
     figure: "Figure"
+    words: str = ""
+    """Its entry in `words.md`, where that is not called like it."""
+
+    @property
+    def caption(self) -> str:
+        """Its entry in `words.md`."""
+        return self.words or self.name
 
     @property
     def rem(self) -> float:
@@ -40,11 +92,20 @@ class ReportPicture:
         """The figure as vector graphics, drawn once: for the page and for its file."""
         return as_bytes(self.figure, "svg")
 
-    @cached_property
-    def png(self) -> bytes:
-        """The figure as pixels."""
-        self.figure.set_layout_engine("none")  # keep the first drawing's layout: half the time
-        return as_bytes(self.figure, "png")
+    @property
+    def address(self) -> str:
+        """An address that holds the figure itself."""
+        return "data:image/svg+xml;base64," + base64.b64encode(self.svg).decode()
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write the figure as SVG and PNG."""
+        svg = self.svg
+        self.figure.set_layout_engine("none")  # keep the layout of the first drawing: half the time
+        paths = [folder / "figures" / f"{self.name}.{suffix}" for suffix in ("svg", "png")]
+        for path, content in zip(paths, (svg, as_bytes(self.figure, "png")), strict=True):
+            with new_file(path) as temporary:
+                temporary.write_bytes(content)
+        return paths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,40 +113,53 @@ class Sheet:
     """A table: all of it goes into a CSV file, the columns named here onto the page."""
 
     name: str
-    caption: str
     rows: Sequence[Mapping[str, Any]]
     """Wide records, a line each."""
-    shown: Mapping[str, tuple[str, Callable[[Any], str]]]
-    """Heading and formatting of each column on the page, by key."""
-    results: Sequence[Result] | None = None
-    """What the records are made of, which then is what the file holds."""
+    shown: Sequence[str]
+    """Keys of the columns on the page."""
+    called: Mapping[str, str] = field(default_factory=dict)
+    """Headings of some of them."""
+    results: Sequence[Result] = ()
+    """What the records are made of, if anything; it is what the file then holds."""
 
     @classmethod
     def of(
-        cls,
-        name: str,
-        caption: str,
-        results: Sequence[Result],
-        by: Sequence[str],
-        shown: Mapping[str, tuple[str, Callable[[Any], str]]],
+        cls, name: str, results: Sequence[Result], by: Sequence[str], shown: Sequence[str], **called: str
     ) -> "Sheet":
         """Return results as a table with a line for each value of the fields `by`."""
-        wide = records(results, *by)
-        return cls(name=name, caption=caption, rows=wide, shown=shown, results=results)
+        wide, columns = records(results, *by), (*by, *shown)
+        return cls(name=name, rows=wide, shown=columns, called=called, results=results)
 
-    def csv(self) -> str:
-        """Return the table as comma-separated text."""
-        return csv_text(self.rows if self.results is None else self.results)
+    @property
+    def caption(self) -> str:
+        """Its entry in `words.md`."""
+        return f"table {self.name}"
 
     @property
     def headings(self) -> list[str]:
         """The column headings on the page."""
-        return [heading for heading, _ in self.shown.values()]
+        known = {**HEADINGS, **self.called}
+        ends = {key: known[key.split()[-1]] for key in self.shown if key.endswith((" low", " high"))}
+        return [ends.get(key) or known.get(key, key) for key in self.shown]
 
     @property
     def cells(self) -> list[list[str]]:
         """The formatted cells on the page."""
-        return [[form(row.get(name)) for name, (_, form) in self.shown.items()] for row in self.rows]
+        forms = [
+            FORMATS.get(key, FORMATS.get(key.removesuffix(" low").removesuffix(" high"), "{}"))
+            for key in self.shown
+        ]
+        return [
+            [_written(row.get(key), form) for key, form in zip(self.shown, forms, strict=True)]
+            for row in self.rows
+        ]
+
+    def save(self, folder: Path) -> list[Path]:
+        """Write the table as CSV."""
+        path = folder / "tables" / f"{self.name}.csv"
+        with new_file(path) as temporary:
+            temporary.write_text(csv_text(self.results or self.rows), encoding="utf-8")
+        return [path]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +167,13 @@ class Section:
     """A heading, a paragraph, then figures and tables."""
 
     title: str
-    text: str
-    parts: Sequence[ReportPicture | Sheet] = ()
+    words: str = ""
+    """Its entry in `words.md`, where that is not called like it."""
+    text: str = ""
+    """What to say instead of that entry."""
+    parts: Sequence[Picture | Sheet] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """Of the names in the words."""
 
     @property
     def anchor(self) -> str:
@@ -102,86 +181,47 @@ class Section:
         return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
 
 
-def export(folder: Path, parts: Sequence[ReportPicture | Sheet]) -> tuple[list[Path], list[Path]]:
-    """Write every figure as SVG and PNG and every table as CSV."""
-    figures, tables = [], []
-    make_folder(folder)
-    for part in parts:
-        if isinstance(part, ReportPicture):
-            for suffix, content in (("svg", part.svg), ("png", part.png)):
-                figures.append(folder / "figures" / f"{part.name}.{suffix}")
-                with new_file(figures[-1]) as temporary:
-                    temporary.write_bytes(content)
-        else:
-            tables.append(folder / "tables" / f"{part.name}.csv")
-            with new_file(tables[-1]) as temporary:
-                temporary.write_text(part.csv(), encoding="utf-8")
-    return figures, tables
-
-
-def plain(value: Any) -> str:
-    """Write a number or text as it is; nothing for None."""
+def _written(value: Any, form: str | Callable[[Any], str]) -> str:
     if value is None:
         return "–"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return form.format(value) if isinstance(form, str) else form(value)
 
 
-def yes_no(value: float) -> str:
-    """Write what is 1 or 0 as a word."""
-    return "yes" if value else "no"
-
-
-def percent(value: float | None) -> str:
-    """Write a share as a percentage."""
-    return "–" if value is None else f"{100 * value:.1f}%"
-
-
-def decimals(places: int) -> Callable[[float | None], str]:
-    """Return a writer with so many digits behind the point."""
-    return lambda value: "–" if value is None else f"{value:,.{places}f}"
-
-
-def scaled(unit: str) -> Callable[[float], str]:
-    """Return a writer of large numbers with a prefix: 1.36 GFLOP, 43.0 MB."""
-
-    def write(value: float) -> str:
-        for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-            if value >= size:
-                return f"{value / size:.3g} {prefix}{unit}"
-        return f"{value:.3g} {unit}"
-
-    return write
-
-
-@dataclass(frozen=True)
-class Fact:
-    """One line of the summary."""
-
-    name: str
-    text: str
-
-
-def render(
+def write_page(
+    page: Path,
+    *,
     title: str,
-    facts: Sequence[Fact],
-    head: Sheet,
+    facts: Mapping[str, str],
+    head: Section,
     sections: Sequence[Section],
     commands: Mapping[str, Sequence[str]],
-) -> str:
-    """Return the whole page as text."""
+) -> tuple[list[Path], list[Path]]:
+    """Write the page, and beside it in a folder of its name all figures and tables, whose paths it returns.
+
+    `commands` print the numbers of `head`, a section without a heading: each says which.
+    """
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError:
         raise UserError(f"the report needs jinja2; {with_extra('plots')}") from None
+    figures, tables = list[Path](), list[Path]()
+    for section in (head, *sections):
+        for part in section.parts:
+            (figures if isinstance(part, Picture) else tables).extend(part.save(page.with_suffix("")))
+    here, plain = files(__package__), Environment(undefined=StrictUndefined)
+    entries = re.split(r"^## (.+)\n", here.joinpath("words.md").read_text(encoding="utf-8"), flags=re.M)
+    known = dict(zip(entries[1::2], entries[2::2], strict=True))
+
+    def words(entry: str, section: Section) -> str:
+        return " ".join(plain.from_string(known[entry]).render(section.values).split())
+
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["embedded"] = embedded
-    environment.tests["picture"] = lambda part: isinstance(part, ReportPicture)
-    template = environment.from_string(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
-    return template.render(title=title, facts=facts, head=head, sections=sections, commands=commands.items())
-
-
-def embedded(picture: ReportPicture) -> str:
-    """Return a figure as an address that holds the figure itself."""
-    return "data:image/svg+xml;base64," + base64.b64encode(picture.svg).decode()
+    template = environment.from_string(here.joinpath("page.html").read_text(encoding="utf-8"))
+    with new_file(page) as temporary:
+        text = template.render(
+            title=title, facts=facts, head=head, sections=sections, commands=commands, words=words
+        )
+        temporary.write_text(text, encoding="utf-8")
+    return figures, tables

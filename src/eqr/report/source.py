@@ -75,9 +75,7 @@ def open_source(run: Path, plan: ReportPlan, *, data: Path | None, device: str) 
     """Open a run (or a model folder, then with `data`) and draw the puzzles."""
     if not run.is_dir():
         raise UserError(f"{run} is not a folder; give a run that `eqr train` made, or a model folder")
-    kept = RunFolder(run)
-    recipe = Recipe.of_run(kept) if kept.recipe.is_file() else None
-    folder = data or run_data(run)
+    kept, folder = RunFolder(run), data or run_data(run)
     split = plan.split or ("test" if "test" in read_dataset(folder).splits else "validation")
     puzzles = load_split(folder, split)
     labelled = np.flatnonzero(puzzles.labels.any(axis=1))
@@ -93,7 +91,7 @@ def open_source(run: Path, plan: ReportPlan, *, data: Path | None, device: str) 
         puzzles=puzzles,
         data=folder,
         split=split,
-        recipe=recipe,
+        recipe=Recipe.of_run(kept) if kept.recipe.is_file() else None,
         records=kept.records(),
         summary=kept.summary(),
     )
