@@ -22,7 +22,7 @@ import numpy as np
 import torch
 
 from eqr.solve import Answer, Budget, Session, SolveOptions, Solver
-from eqr.solve.scheduler import Puzzle, Queue
+from eqr.solve.queue import Puzzle, Queue
 
 MODELS = ("sudoku-4x4", "sudoku-6x6", "maze", "sudoku-9x9", "sudoku-9x9-hard")
 CHECKED = "sudoku-9x9"

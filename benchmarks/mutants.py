@@ -43,7 +43,7 @@ CPU_SECONDS, SECONDS = 120, 1800
 TESTS: dict[str, str] = {
     "solve/budget": "solve/test_solver solve/test_rollout",
     "solve/candidates": "solve/test_selection solve/test_engine",
-    "solve/scheduler": "solve/test_queue solve/test_engine solve/test_serving",
+    "solve/queue": "solve/test_queue solve/test_engine solve/test_serving",
     "solve/engine": "solve/test_engine solve/test_serving",
     "dynamics/iterate": "dynamics/test_iterate solve/test_rollout",
     "dynamics/rows": "dynamics/test_trees",

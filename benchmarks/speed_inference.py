@@ -30,8 +30,8 @@ from eqr.solve import load
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import Candidates, Gather
 from eqr.solve.engine import Engine, Usage
+from eqr.solve.queue import Puzzle
 from eqr.solve.rollout import rollout
-from eqr.solve.scheduler import Puzzle
 from eqr.solve.selection import First, FirstToHalt, MajorityVote, SelectionRule
 from eqr.tasks import task_named
 from eqr.tasks.base import Task, Tokens

@@ -6,7 +6,7 @@ import numpy as np
 
 from eqr.dynamics.halting import parse_halting
 from eqr.solve.budget import Budget
-from eqr.solve.scheduler import Puzzle, Queue
+from eqr.solve.queue import Puzzle, Queue
 
 TOKENS = np.zeros(4, np.uint8)
 RACE = {"race": True, "halting": parse_halting("head")}

@@ -28,7 +28,7 @@ from eqr.results.table import CandidateTable, Manifest, model_digest
 from eqr.solve.budget import Budget, usual_depth
 from eqr.solve.candidates import WINDOW, CandidateBlock, Candidates, Gather
 from eqr.solve.engine import SLOTS, Engine
-from eqr.solve.scheduler import Puzzle
+from eqr.solve.queue import Puzzle
 from eqr.solve.selection import FirstToHalt, SelectionRule, parse_selection
 from eqr.tasks import task_named
 from eqr.tasks.base import Task

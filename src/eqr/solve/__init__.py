@@ -16,8 +16,8 @@ from eqr.solve.answers import Answer, Refused, Snapshot, SolveOptions
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import Candidates, Finished, Status
 from eqr.solve.engine import Engine
+from eqr.solve.queue import Puzzle
 from eqr.solve.rollout import Trajectories, rollout
-from eqr.solve.scheduler import Puzzle
 from eqr.solve.selection import (
     First,
     FirstToHalt,

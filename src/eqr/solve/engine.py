@@ -25,9 +25,10 @@ Puzzles may bring budgets of their own: rows that iterate alike share a batch, a
 (`eqr.solve.solver`) is the same one floor higher: it reads puzzles and gives answers.
 """
 
+import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -42,12 +43,13 @@ from eqr.model.counters import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.solve.answers import Snapshot
 from eqr.solve.budget import Budget
-from eqr.solve.candidates import WINDOW, Candidates, Finished
+from eqr.solve.candidates import WINDOW, Finished, Status
+from eqr.solve.queue import Entrants, Puzzle, Queue
 from eqr.solve.rollout import Inference
-from eqr.solve.scheduler import Entrants, Places, Plan, Puzzle, Queue, Slots
 from eqr.tasks.base import Task
 
 SLOTS = 64
+Places = NDArray[np.intp]
 
 
 @dataclass
@@ -67,84 +69,119 @@ class Usage:
         return self.full / self.offered if self.offered else 1.0
 
 
-@dataclass(frozen=True)
-class _Output:
-    """A turn as the slots see it (`eqr.solve.scheduler.Output`)."""
-
-    inference: Inference
-    turn: Turn
-    verifying: NDArray[np.bool_]
-
-    @cached_property
-    def depths(self) -> NDArray[np.int64]:
-        return self.turn.depths.cpu().numpy()
-
-    @cached_property
-    def halted(self) -> NDArray[np.bool_]:
-        return self.turn.halted.cpu().numpy()
-
-    @cached_property
-    def done(self) -> NDArray[np.bool_]:
-        return self.turn.done.cpu().numpy()
-
-    @cached_property
-    def verified(self) -> NDArray[np.bool_]:
-        ended = self.verifying & self.done
-        if ended.any():
-            index = self._index(np.flatnonzero(ended))
-            puzzles, answers = self.turn.rows.x.puzzles[index], self.turn.reading.tokens[index]
-            ended[ended] = self.inference.accepts(puzzles, answers).cpu().numpy()
-        return ended
-
-    def candidates(self, rows: Places, began: NDArray[np.float64]) -> Candidates:
-        return self.inference.candidates(self.turn, self._index(rows), began)
-
-    def snapshots(self, rows: Places, slots: NDArray[np.void]) -> list[Snapshot]:
-        return self.inference.snapshots(self.turn, self._index(rows), slots["puzzle"], slots["restart"])
-
-    def _index(self, rows: Places) -> Tensor:
-        return torch.as_tensor(rows, device=self.turn.halted.device)
+SLOT = np.dtype(
+    [
+        ("puzzle", "i8"),  # index of its puzzle
+        ("restart", "i8"),  # number of the start among those of its puzzle
+        ("began", "f8"),  # time.perf_counter on entering
+        ("racing", "?"),  # whether the first start that halts ends the others
+        ("verifying", "?"),  # whether the first accepted answer does
+        ("watched", "?"),  # whether every segment is reported
+    ]
+)
+"""One record for each row, so that NumPy picks, overwrites and joins them."""
 
 
 class _Batch:
     """Rows that iterate alike, and the slots they are in."""
 
     def __init__(self, inference: Inference, noted: NDArray[np.int64]) -> None:
-        self.slots = Slots(inference.budget.depth, noted)
-        self._inference = inference
+        self._inference, self._noted = inference, noted
+        self._slots, self._vacant = np.zeros(0, SLOT), np.zeros(0, np.intp)
         self._rows: Rows | None = None
 
-    def apply(self, plan: Plan) -> _Output:
-        """Let rows leave and enter, and advance all by a segment."""
-        self._seat(self._begin(plan.enter) if plan.enter else None, plan.vacant)
-        assert self._rows is not None
-        turn = self._inference.advance(self._rows)
-        self._rows = turn.rows
-        return _Output(self._inference, turn, plan.verifying)
+    def __len__(self) -> int:
+        return len(self._slots) - len(self._vacant)
 
-    def _begin(self, entrants: list[Entrants]) -> Rows:
-        starts = [(t.puzzle, restart, t.budget.seed) for t in entrants for restart in t.starts]
-        return self._inference.begin(
-            np.stack([puzzle.tokens for puzzle, _, _ in starts]),
-            [row_key(seed, puzzle.tokens, restart, puzzle.identity) for puzzle, restart, seed in starts],
-            np.array([puzzle.identity for puzzle, _, _ in starts], np.int32),
+    def drop(self, puzzles: NDArray[np.int64]) -> None:
+        """Let the rows of some puzzles leave without a word."""
+        gone = np.flatnonzero(np.isin(self._slots["puzzle"], puzzles))
+        self._vacant = np.union1d(self._vacant, gone)
+
+    def enter(self, entrants: list[Entrants]) -> None:
+        """Begin rows in the vacant slots first and behind the others then; close up what stays vacant."""
+        now = time.perf_counter()
+        starts = [(t, start) for t in entrants for start in range(t.first, t.first + t.count)]
+        fresh = self._begin(starts) if starts else None
+        slots = np.array(
+            [
+                (t.puzzle.index, start, now, t.budget.race, t.budget.until_verified, t.puzzle.watch)
+                for t, start in starts
+            ],
+            SLOT,
         )
-
-    def _seat(self, fresh: Rows | None, vacant: Places) -> None:
-        rows, device = self._rows, self._inference.device
-        here = min(len(vacant), 0 if fresh is None else len(fresh))
+        rows, vacant, device = self._rows, self._vacant, self._inference.device
+        here = min(len(starts), len(vacant))
+        self._slots[vacant[:here]] = slots[:here]
+        if here < max(len(starts), len(vacant)):
+            self._slots = np.concatenate((np.delete(self._slots, vacant[here:]), slots[here:]))
+        self._vacant = np.zeros(0, np.intp)
         if rows is not None and fresh is not None and here:
             # into the vacant slots as far as they go: to close a gap is to copy the latents of every row
             whole, order = here == len(fresh), torch.arange(len(fresh), device=device)
-            entering = fresh if whole else take(fresh, order[:here])
-            put(rows, torch.as_tensor(vacant[:here], device=device), entering)
+            put(rows, self._index(vacant[:here]), fresh if whole else take(fresh, order[:here]))
             fresh = None if whole else take(fresh, order[here:])
         if rows is not None and len(vacant) > here:
             staying = np.delete(np.arange(len(rows)), vacant[here:])
-            rows = take(rows, torch.as_tensor(staying, device=device)) if len(staying) else None
+            rows = take(rows, self._index(staying)) if len(staying) else None
         if fresh is not None:
             rows = fresh if rows is None else join((rows, fresh))
         self._rows = rows
+
+    def _begin(self, starts: list[tuple[Entrants, int]]) -> Rows:
+        puzzles = [entrants.puzzle for entrants, _ in starts]
+        keys = [row_key(t.budget.seed, t.puzzle.tokens, start, t.puzzle.identity) for t, start in starts]
+        identities = np.array([puzzle.identity for puzzle in puzzles], np.int32)
+        return self._inference.begin(np.stack([puzzle.tokens for puzzle in puzzles]), keys, identities)
+
+    def advance(self) -> Iterator[Finished | Snapshot]:
+        """Run a segment on every row; free the slots of those that ended and report them."""
+        assert self._rows is not None
+        turn, slots = self._inference.advance(self._rows), self._slots
+        self._rows = turn.rows
+        done = turn.done.cpu().numpy()
+        won = (slots["racing"] & turn.halted.cpu().numpy()) | self._verified(turn, slots["verifying"] & done)
+        if won.any():
+            done = done | np.isin(slots["puzzle"], slots["puzzle"][won])
+        if slots["watched"].any():
+            watched = np.flatnonzero(slots["watched"])
+            seen, index = slots[watched], self._index(watched)
+            snapshots = self._inference.snapshots(turn, index, seen["puzzle"], seen["restart"])
+            for snapshot, ends in zip(snapshots, done[watched], strict=True):
+                lost = bool(ends) and snapshot.status is None
+                yield replace(snapshot, status=Status.CANCELLED) if lost else snapshot
+        if len(self._noted):
+            passing = np.flatnonzero(np.isin(turn.depths.cpu().numpy(), self._noted) & ~done)
+            if len(passing):
+                yield self._report(turn, passing, won, passing=True)
+        self._vacant = np.flatnonzero(done)
+        if len(self._vacant):
+            yield self._report(turn, self._vacant, won, passing=False)
+
+    def _verified(self, turn: Turn, ended: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return which of the rows that ended, and were to be checked, have an accepted answer."""
+        if ended.any():
+            index = self._index(np.flatnonzero(ended))
+            answers = turn.reading.tokens[index]
+            ended[ended] = self._inference.accepts(turn.rows.x.puzzles[index], answers).cpu().numpy()
+        return ended
+
+    def _report(self, turn: Turn, rows: Places, won: NDArray[np.bool_], *, passing: bool) -> Finished:
+        slots = self._slots[rows]
+        candidates = self._inference.candidates(turn, self._index(rows), slots["began"])
+        if not passing:
+            short = candidates.depth < self._inference.budget.depth
+            candidates.status[(candidates.status == Status.RAN_OUT) & short] = Status.CANCELLED
+        return Finished(
+            puzzles=slots["puzzle"],
+            restarts=slots["restart"],
+            candidates=candidates,
+            won=won[rows],
+            passing=passing,
+        )
+
+    def _index(self, rows: Places) -> Tensor:
+        return torch.as_tensor(rows, device=self._inference.device)
 
 
 class Engine:
@@ -188,7 +225,7 @@ class Engine:
     @property
     def live(self) -> int:
         """Rows in the slots."""
-        return sum(len(batch.slots) for batch in self._batches.values())
+        return sum(len(batch) for batch in self._batches.values())
 
     @property
     def waiting(self) -> int:
@@ -238,44 +275,40 @@ class Engine:
     def turn(self) -> list[Finished | Snapshot]:
         """Let the cancelled leave and the waiting enter, advance every row, and report."""
         with self.backend.alone():
-            planned = self._schedule()
-            events = [event for batch, plan in planned for event in batch.slots.update(batch.apply(plan))]
+            self._schedule()
+            events = [event for batch in self._batches.values() for event in batch.advance()]
         for event in events:
             if isinstance(event, Finished) and not event.passing:
                 self._queue.settle(event.puzzles[event.won].tolist(), event.puzzles.tolist())
         return events
 
-    def _schedule(self) -> list[tuple[_Batch, Plan]]:
+    def _schedule(self) -> None:
         """Give the free slots to those who wait; a batch that nobody is in any more goes."""
         if gone := self._queue.leaving():
             for batch in self._batches.values():
-                batch.slots.drop(np.array(list(gone), np.int64))
+                batch.drop(np.array(list(gone), np.int64))
         live = self.live
         drawn: dict[Budget, list[Entrants]] = {rules: [] for rules in self._batches}
         for entering in self._queue.draw(self.slots - live, idle=not live):
             drawn.setdefault(_iterates(entering.budget), []).append(entering)
-        planned: dict[Budget, tuple[_Batch, Plan]] = {}
         for rules, entrants in drawn.items():
             batch = self._batches.get(rules) or self._batch(rules)
-            plan = batch.slots.schedule(entrants)
-            if len(batch.slots):
-                planned[rules] = batch, plan
-        self._batches = {rules: batch for rules, (batch, _) in planned.items()}
-        self._count()
-        return list(planned.values())
+            if entrants or len(batch):
+                batch.enter(entrants)
+                self._batches[rules] = batch
+            else:
+                del self._batches[rules]
+        live = self.live
+        self.usage.segments += live
+        if self._more or self.waiting:
+            self.usage.full += live
+            self.usage.offered += self.slots
 
     def _batch(self, rules: Budget) -> _Batch:
         inference = Inference(
             self._reasoner, rules, window=self._window, task=self._task, backend=self.backend
         )
         return _Batch(inference, self._noted)
-
-    def _count(self) -> None:
-        live = self.live
-        self.usage.segments += live
-        if self._more or self.waiting:
-            self.usage.full += live
-            self.usage.offered += self.slots
 
 
 @lru_cache(maxsize=256)

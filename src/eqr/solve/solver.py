@@ -46,8 +46,8 @@ from eqr.solve.answers import USUAL_DEPTH, USUAL_HALT, Answer, Refused, Snapshot
 from eqr.solve.budget import Budget, usual_depth
 from eqr.solve.candidates import Candidates, Finished, Gather, Status, stopped_by
 from eqr.solve.engine import SLOTS, Engine
+from eqr.solve.queue import Puzzle
 from eqr.solve.rollout import Inference
-from eqr.solve.scheduler import Puzzle
 from eqr.solve.selection import SelectionRule, VerifiedFirst, parse_selection, verifier
 from eqr.tasks import task_named
 from eqr.tasks.base import Task, Tokens
@@ -101,7 +101,7 @@ class Session:
     ) -> int:
         """Hand in a puzzle and return its number; `UserError` says why it cannot be tried.
 
-        Slots are shared fairly among clients (`eqr.solve.scheduler`).
+        Slots are shared fairly among clients (`eqr.solve.queue`).
         """
         index = next(self._numbers)  # a puzzle that is refused counts too
         tokens = read_puzzle(self.task, puzzle)

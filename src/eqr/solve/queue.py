@@ -1,32 +1,19 @@
-"""Who waits for a slot and who is in which: a schedule of starts that never touches a tensor.
+"""The queue of starts waiting for a free slot.
 
-    plan = slots.schedule(queue.draw(...))   # who leaves, who enters
-    output = batch.apply(plan)               # one segment on every row (eqr.solve.engine)
-    events = slots.update(output)            # who has ended, who has won, what is reported
+Slots are shared fairly among clients: of those that wait, the one whose rows hold the fewest slots gets the
+next; puzzles of one client go in order of arrival. Some slots are kept for clients that hold none, so that a
+small request begins at once however much others have asked for. Puzzles without a client (a file, a notebook)
+may use every slot. A puzzle waits as one entry whatever its breadth.
 
-Slots are shared fairly among clients. Of those that wait, the one whose rows hold the fewest slots gets
-the next; puzzles of one client go in order of arrival. Some slots are kept for clients that hold none, so
-that a small request begins at once however much others have asked for. Puzzles without a client (a file,
-a notebook) may use every slot. A row that ends leaves its slot at once; the next rows to enter take it
-over, or the batch shrinks.
-
-The queue may be used from several threads: one draws from it (the engine), any may add, cancel and close. A
-puzzle waits as one entry whatever its breadth, so a queue takes no more room than the puzzles in it.
+One thread draws from the queue (the engine); any may add, cancel and close.
 """
 
-import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from threading import Condition
-from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from eqr.solve.answers import Snapshot
 from eqr.solve.budget import Budget
-from eqr.solve.candidates import Candidates, Finished, Status
 from eqr.tasks.base import Tokens
 
 
@@ -53,11 +40,6 @@ class Entrants:
     budget: Budget
     first: int
     count: int
-
-    @property
-    def starts(self) -> range:
-        """Their numbers."""
-        return range(self.first, self.first + self.count)
 
 
 @dataclass
@@ -227,125 +209,3 @@ class Queue:
     def _forget_if_done(self, client: _Client) -> None:
         if not client.waiting and not client.held:
             self._clients.pop(client.name, None)
-
-
-Places = NDArray[np.intp]
-SLOT = np.dtype(
-    [
-        ("puzzle", "i8"),  # index of its puzzle
-        ("restart", "i8"),  # number of the start among those of its puzzle
-        ("began", "f8"),  # time.perf_counter on entering
-        ("racing", "?"),  # whether the first start that halts ends the others
-        ("verifying", "?"),  # whether the first accepted answer does
-        ("watched", "?"),  # whether every segment is reported
-    ]
-)
-"""One record for each row, so that NumPy picks, overwrites and joins them."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What happens to rows before they advance."""
-
-    enter: list[Entrants]
-    vacant: Places
-    """Slots that are free: those who enter take them first; the rest are closed up."""
-    verifying: NDArray[np.bool_]
-    """Rows, after entering, whose answer is checked when they end."""
-
-
-class Output(Protocol):
-    """Rows after a segment, as plain numbers; what is expensive is computed when asked for."""
-
-    @property
-    def depths(self) -> NDArray[np.int64]:
-        """Segments behind each row."""
-
-    @property
-    def halted(self) -> NDArray[np.bool_]:
-        """Which rows the halting rule stops."""
-
-    @property
-    def done(self) -> NDArray[np.bool_]:
-        """Which rows end, by the rule or for lack of depth."""
-
-    @property
-    def verified(self) -> NDArray[np.bool_]:
-        """Which rows that were to be checked end with an accepted answer."""
-
-    def candidates(self, rows: Places, began: NDArray[np.float64]) -> Candidates:
-        """Read off some rows."""
-
-    def snapshots(self, rows: Places, slots: NDArray[np.void]) -> list[Snapshot]:
-        """Read off some rows what a person may watch."""
-
-
-class Slots:
-    """The slots of rows that iterate alike; breadth, seed and race are their entrants'."""
-
-    def __init__(self, depth: int, noted: NDArray[np.int64]) -> None:
-        """`depth` is the greatest; rows are also reported as they pass the `noted` depths."""
-        self._depth, self._noted = depth, noted
-        self._slots, self._vacant = np.zeros(0, SLOT), np.zeros(0, np.intp)
-
-    def __len__(self) -> int:
-        return len(self._slots) - len(self._vacant)
-
-    def drop(self, puzzles: NDArray[np.int64]) -> None:
-        """Let the rows of some puzzles leave without a word."""
-        gone = np.flatnonzero(np.isin(self._slots["puzzle"], puzzles))
-        self._vacant = np.union1d(self._vacant, gone)
-
-    def schedule(self, entrants: list[Entrants]) -> Plan:
-        """Give those who enter the vacant slots first, close up the others, and put the rest behind."""
-        fresh, vacant = _occupants(entrants), self._vacant
-        here = min(len(fresh), len(vacant))
-        self._slots[vacant[:here]] = fresh[:here]
-        if here < max(len(fresh), len(vacant)):
-            self._slots = np.concatenate((np.delete(self._slots, vacant[here:]), fresh[here:]))
-        self._vacant = np.zeros(0, np.intp)
-        return Plan(entrants, vacant, self._slots["verifying"])
-
-    def update(self, output: Output) -> Iterator[Finished | Snapshot]:
-        """Free the slots of those who ended and report them."""
-        slots, done = self._slots, output.done
-        won = (slots["racing"] & output.halted) | output.verified
-        if won.any():
-            done = done | np.isin(slots["puzzle"], slots["puzzle"][won])
-        if slots["watched"].any():
-            watched = np.flatnonzero(slots["watched"])
-            for snapshot, ends in zip(output.snapshots(watched, slots[watched]), done[watched], strict=True):
-                lost = bool(ends) and snapshot.status is None
-                yield replace(snapshot, status=Status.CANCELLED) if lost else snapshot
-        if len(self._noted):
-            passing = np.flatnonzero(np.isin(output.depths, self._noted) & ~done)
-            if len(passing):
-                yield self._report(output, passing, won, passing=True)
-        self._vacant = np.flatnonzero(done)
-        if len(self._vacant):
-            yield self._report(output, self._vacant, won, passing=False)
-
-    def _report(self, output: Output, rows: Places, won: NDArray[np.bool_], *, passing: bool) -> Finished:
-        slots = self._slots[rows]
-        candidates = output.candidates(rows, slots["began"])
-        if not passing:
-            short = candidates.depth < self._depth
-            candidates.status[(candidates.status == Status.RAN_OUT) & short] = Status.CANCELLED
-        return Finished(
-            puzzles=slots["puzzle"],
-            restarts=slots["restart"],
-            candidates=candidates,
-            won=won[rows],
-            passing=passing,
-        )
-
-
-def _occupants(entrants: list[Entrants]) -> NDArray[np.void]:
-    """Return the records of the starts of some entrants, in order."""
-    now = time.perf_counter()
-    records = [
-        (t.puzzle.index, start, now, t.budget.race, t.budget.until_verified, t.puzzle.watch)
-        for t in entrants
-        for start in t.starts
-    ]
-    return np.array(records, SLOT)
