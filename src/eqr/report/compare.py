@@ -74,19 +74,24 @@ def compare(
         raise UserError(f"{len(runs)} run given: a comparison needs at least two")
     plan = plan or ReportPlan()
     sources = [open_source(run, plan, data=data, device=device) for run in runs]
-    _same_puzzles(sources)
-    scores = []
-    for source in sources:
+    first = sources[0]
+    for other in sources[1:]:
+        if other.puzzles.digest != first.puzzles.digest:
+            raise UserError(
+                f"{first.folder} and {other.folder} have different {first.split} puzzles ({first.data}, "
+                f"{other.data}); name those to compare on with --data DIR"
+            )
+    names = [run.resolve().name for run in runs]
+    if len(set(names)) < len(names):
+        names = [str(run) for run in runs]
+    rows: list[Result] = []
+    reference: dict[Place, NDArray[np.float64]] | None = None
+    for name, source in zip(names, sources, strict=True):
         budget = plan.budget(source.reasoner.config)
         cache = source.folder / "report" / "cache"
-        scores.append(_scores(run_traces(source.reasoner, source.puzzles, budget, cache, quiet=quiet)))
-    names = _names(runs)
-    rows = [
-        row
-        for name, source, score in zip(names, sources, scores, strict=True)
-        for row in _rows(name, source, score, None if score is scores[0] else scores[0])
-    ]
-    first = sources[0]
+        scores = _scores(run_traces(source.reasoner, source.puzzles, budget, cache, quiet=quiet))
+        rows += _rows(name, source, scores, reference)
+        reference = reference or scores
     return Comparison(
         task=first.puzzles.task,
         split=first.split,
@@ -95,22 +100,6 @@ def compare(
         names=names,
         rows=rows,
     )
-
-
-def _same_puzzles(sources: Sequence[Source]) -> None:
-    first = sources[0]
-    for other in sources[1:]:
-        if other.puzzles.digest != first.puzzles.digest:
-            raise UserError(
-                f"{first.folder} and {other.folder} have different {first.split} puzzles ({first.data}, "
-                f"{other.data}); name those to compare on with --data DIR"
-            )
-
-
-def _names(runs: Sequence[Path]) -> list[str]:
-    """Call runs by their folders' names, by whole paths where these are equal."""
-    names = [run.resolve().name for run in runs]
-    return names if len(set(names)) == len(names) else [str(run) for run in runs]
 
 
 def _scores(traces: Traces) -> dict[Place, NDArray[np.float64]]:
@@ -190,13 +179,10 @@ def as_text(found: Comparison) -> str:
     """Return the table for a terminal."""
     sheet = table(found)
     shown = [cells[:11] for cells in (sheet.headings, *sheet.cells)]
-    widths = [max(len(cells[column]) for cells in shown) for column in range(11)]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ).rstrip()
-        for cells in shown
-    ]
+    first, *widths = (max(map(len, column)) for column in zip(*shown, strict=True))
+    lines = []
+    for name, *cells in shown:
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
+        lines.append("  ".join([name.ljust(first), *padded]).rstrip())
     head = f"{found.task}, {found.puzzles:,} {found.split} puzzles; differences to {found.names[0]} in points"
     return "\n".join([head, "", *lines])

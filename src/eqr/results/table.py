@@ -102,24 +102,22 @@ class CandidateTable:
     def open(cls, folder: Path, manifest: Manifest, *, overwrite: bool = False) -> "CandidateTable":
         """Open the table of exactly this run, making it if there is none; another run's is an error."""
         require_own(folder.parent, folder.name)
-        path = folder / MANIFEST
+        path, parts = folder / MANIFEST, sorted(folder.glob("part-*.npz"))
         if path.is_file() and not overwrite:
-            there = _manifest(path)
-            if there != manifest:
-                mine, theirs = manifest.to_json(), there.to_json()
-                differ = [key for key in mine if mine[key] != theirs[key]]
+            mine, theirs = manifest.to_json(), _manifest(path).to_json()
+            differ = [key for key in mine if mine[key] != theirs[key]]
+            if differ:
                 raise UserError(
                     f"{folder} holds candidates of another run ({', '.join(differ)} differ); "
                     "choose another --out, or add --overwrite to replace them"
                 )
             return cls(folder, manifest)
-        make_folder(folder)
-        parts = sorted(folder.glob("part-*.npz"))
-        if parts and not path.is_file() and not overwrite:
+        if parts and not overwrite:
             raise UserError(
                 f"{folder} has {len(parts)} parts of candidates but no {MANIFEST} that says of what; "
                 "restore it, choose another --out, or add --overwrite to replace them"
             )
+        make_folder(folder)
         for part in parts:
             part.unlink()
         write_json(path, manifest.to_json())
