@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eqr.model.counters import row_key
+from eqr.model.definitions import row_key
 from eqr.model.operator import Application, Noise, Perturbation
 from eqr.model.reasoner import Reasoner
 from eqr.solve import Budget, load

@@ -34,9 +34,8 @@ from eqr.data.folders import read_folder, write_folder
 from eqr.data.generated import generate
 from eqr.dynamics.halting import parse_halting
 from eqr.errors import UserError
-from eqr.model.convert import convert
-from eqr.model.loading import local_device
-from eqr.model.originals import read_checkpoint
+from eqr.model.convert import convert, read_checkpoint
+from eqr.model.lookup import local_device
 from eqr.model.reasoner import Reasoner
 from eqr.model.systems import eqr as eqr_system
 from eqr.paper.sweep import Axis

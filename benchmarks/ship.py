@@ -18,9 +18,9 @@ from record import read
 from eqr.data import PuzzleSet, load_split
 from eqr.data.splits import sample
 from eqr.files import read_json
-from eqr.model.card import SINGLE, TrainingFacts
 from eqr.model.lookup import SHIPPED
 from eqr.model.reasoner import Reasoner
+from eqr.model.saving import SINGLE, TrainingFacts
 from eqr.recipes import recipe_named
 from eqr.result import Result, select
 from eqr.results.evaluate import BudgetSweep, evaluate

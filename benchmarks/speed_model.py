@@ -75,7 +75,7 @@ from eqr.model import systems
 from eqr.model.config import CandidateSites, ReasonerConfig
 from eqr.model.operator import STILL, Perturbation
 from eqr.model.reasoner import Reasoner
-from eqr.model.structured import Groups, Neighbours
+from eqr.model.structured import Groups, LiveCandidates, Neighbours
 from eqr.model.systems import EQR_PATH
 from eqr.results.costs import flops_per_block, flops_per_reading, flops_per_segment
 from eqr.tasks import task_named
@@ -215,12 +215,13 @@ class _Bench:
 
     def _open_share(self) -> float:
         """How many of the sites a segment changes."""
-        return 1.0 if self.model.live is None else float(self.model.live.open(self.x).float().mean())
+        live = self.model.sites
+        return float(live.open(self.x).float().mean()) if isinstance(live, LiveCandidates) else 1.0
 
     def _segment_operations(self) -> float:
         """Operations of one segment of one row: all of them, or those of open sites and their groups."""
-        config, live = self.config, self.model.live
-        if live is None:
+        config, live = self.config, self.model.sites
+        if not isinstance(live, LiveCandidates):
             return flops_per_segment(config)
         busy = float((live.groups.collect(live.open(self.x).float()) > 0).float().mean())
         mixing = 2 * config.mixer.multiply_adds(config)

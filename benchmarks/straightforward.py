@@ -15,7 +15,8 @@ from torch.nn import functional as F
 
 from eqr.errors import UserError
 from eqr.model.operator import Move, Perturbation
-from eqr.model.reasoner import IMPOSSIBLE, Reasoner
+from eqr.model.reasoner import Reasoner
+from eqr.model.structured import IMPOSSIBLE
 
 
 @dataclass(frozen=True)

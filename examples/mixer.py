@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eqr.model.config import ReasonerConfig
-from eqr.model.layers import matrix
+from eqr.model.definitions import matrix
 from eqr.model.mixers import Mixer
 from eqr.registry import register
 

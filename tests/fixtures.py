@@ -11,15 +11,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from eqr.model.config import CandidateSites, Positions, ReasonerConfig
-from eqr.model.convert import convert_config, rename
+from eqr.model.convert import Original, convert_config, rename
 from eqr.model.mixers import Attention
 from eqr.model.operator import Perturbation, SingleState
-from eqr.model.originals import Original
 from eqr.model.reasoner import Reasoner
+from eqr.model.saving import load_weights
 from eqr.model.state import LearnedStart, State
 from eqr.model.structured import Groups, Neighbours
 from eqr.model.systems import SYSTEMS, eqr
-from eqr.model.weights import load_weights
 from eqr.tasks import task_named
 from reference import Reference
 from toy_task import Toy

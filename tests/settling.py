@@ -11,7 +11,7 @@ from torch import Tensor
 
 from eqr.data import PuzzleSet
 from eqr.model.config import ReasonerConfig
-from eqr.model.counters import scramble
+from eqr.model.definitions import scramble
 from eqr.model.operator import Perturbation
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Reading, State

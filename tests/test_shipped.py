@@ -11,7 +11,7 @@ import torch
 from eqr.errors import UserError
 from eqr.model.lookup import SHIPPED, model_for, shipped
 from eqr.model.reasoner import Reasoner
-from eqr.model.weights import stored_digest
+from eqr.model.saving import stored_digest
 from eqr.recipes import recipe_named
 from eqr.result import select
 from eqr.solve import Budget, Solver

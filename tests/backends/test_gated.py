@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from eqr.model.layers import gated_mlp
+from eqr.model.definitions import gated_mlp
 
 pytestmark = pytest.mark.usefixtures("kernels_on")
 

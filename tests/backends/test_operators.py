@@ -7,9 +7,7 @@ from torch.autograd import forward_ad
 
 from eqr.backends.cpu import gated
 from eqr.backends.cpu.operators import MEANS, Kernel, add_noise, damp_and_add_noise, only_numbers
-from eqr.model.counters import choose, uniform
-from eqr.model.definitions import computed_by, definition
-from eqr.model.layers import gate, gated_mlp
+from eqr.model.definitions import choose, computed_by, definition, gate, gated_mlp, uniform
 from eqr.model.mixers import attend
 from eqr.model.state import halt_scores, products, square_distances
 

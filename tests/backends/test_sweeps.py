@@ -9,8 +9,17 @@ from eqr.backends.cpu import gated as sweeps
 from eqr.backends.cpu import gated as tiled
 from eqr.backends.cpu import kernels
 from eqr.backends.cpu.operators import DampedNoisy, add_noise
-from eqr.model.counters import NOISE_VECTORS, choose_noise, noise_vectors, scramble, truncated_normal, uniform
-from eqr.model.layers import gate, gated_mlp, normalise
+from eqr.model.definitions import (
+    NOISE_VECTORS,
+    choose_noise,
+    gate,
+    gated_mlp,
+    noise_vectors,
+    normalise,
+    scramble,
+    truncated_normal,
+    uniform,
+)
 from eqr.model.operator import Damped, Noise, Noisy
 from eqr.model.state import halt_scores, products, square_distances
 

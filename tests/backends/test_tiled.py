@@ -9,7 +9,7 @@ from eqr.backends.cpu.gated import LARGEST_WEIGHTS
 from eqr.model import structured as exchanges
 from eqr.model import systems
 from eqr.model.config import CandidateSites, ReasonerConfig
-from eqr.model.layers import gated_mlp
+from eqr.model.definitions import gated_mlp
 from eqr.model.structured import Cross, Factors, Groups, exchange
 from eqr.tasks import task_named
 from fixtures import small

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from eqr.cli import app
 from eqr.model.config import CandidateSites, ReasonerConfig
-from eqr.model.counters import row_key
+from eqr.model.definitions import row_key
 from eqr.model.export import erfinv_by_newton, export_onnx, export_programs, graphs
 from eqr.model.operator import Perturbation, SingleState, TwoLevel
 from eqr.model.reasoner import Reasoner

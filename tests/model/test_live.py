@@ -10,9 +10,9 @@ from eqr.backends.cpu.backend import advance
 from eqr.errors import UserError
 from eqr.model.config import CandidateSites, ReasonerConfig
 from eqr.model.operator import Perturbation
-from eqr.model.reasoner import IMPOSSIBLE, Reasoner
+from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
-from eqr.model.structured import Groups
+from eqr.model.structured import IMPOSSIBLE, Groups
 from eqr.model.systems import eqr
 from eqr.tasks import task_named
 
@@ -51,7 +51,7 @@ def test_givens_rule_out_their_cell_and_their_like_in_each_group():
         there = (x[:, row] != 0).any(-1).view(36, 6).numpy()
         assert np.array_equal(there, by_hand(puzzle))
         assert there[puzzle >= 2].sum() == (puzzle >= 2).sum()
-        open_sites = model.live.open(x)[:, row, 0].view(36, 6).numpy()
+        open_sites = model.sites.open(x)[:, row, 0].view(36, 6).numpy()
         assert not open_sites[puzzle >= 2].any()
         assert not (open_sites & ~there).any()
 

@@ -11,7 +11,7 @@ import torch
 
 import eqr
 from eqr.errors import UserError
-from eqr.model.counters import choose_noise, noise_vectors, row_key
+from eqr.model.definitions import choose_noise, noise_vectors, row_key
 from eqr.model.operator import (
     STILL,
     Applications,
@@ -254,10 +254,10 @@ def test_bfloat16_by_autocast_and_by_conversion():
 
 
 SOURCE = Path(eqr.__file__).parent
-CORE = {"reasoner", "state", "operator", "layers", "mixers"}
+CORE = {"reasoner", "state", "operator", "definitions", "mixers"}
 """Where the equation stands, from embedding to reading."""
-ASIDE = {"config", "counters", "definitions"}
-"""Sizes, random numbers by counting, the mark of what a backend may compute otherwise."""
+ASIDE = {"config"}
+"""Sizes."""
 
 
 def test_a_reader_needs_five_files_from_the_embedding_to_the_reading():

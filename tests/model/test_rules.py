@@ -9,8 +9,8 @@ from eqr.errors import UserError
 from eqr.model.config import CandidateSites, ReasonerConfig
 from eqr.model.operator import Perturbation, TwoLevel
 from eqr.model.reasoner import Reasoner
-from eqr.model.rules import Rules
 from eqr.model.state import RandomStart
+from eqr.model.structured import Rules
 from eqr.puzzles import Puzzle
 from eqr.tasks.filling import Board
 from eqr.tasks.registry import TASKS, task_named

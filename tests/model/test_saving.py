@@ -13,8 +13,8 @@ from huggingface_hub import HfApi
 from safetensors.torch import load_file, save_file
 
 from eqr.errors import UserError
-from eqr.model.card import SINGLE, read_measured
 from eqr.model.reasoner import Reasoner
+from eqr.model.saving import SINGLE, read_measured
 from eqr.model.systems import SYSTEMS
 from eqr.result import Result
 from fixtures import ATTENTION, keys_of, puzzles_of, small

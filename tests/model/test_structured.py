@@ -9,9 +9,9 @@ from eqr.model.config import CandidateSites, ReasonerConfig
 from eqr.model.lookup import local_model, shipped
 from eqr.model.mixers import Attention, Tokens
 from eqr.model.operator import Perturbation
-from eqr.model.reasoner import IMPOSSIBLE, Reasoner
+from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
-from eqr.model.structured import Groups, Neighbours
+from eqr.model.structured import IMPOSSIBLE, Groups, Neighbours
 from eqr.model.systems import eqr
 from eqr.results.costs import flops_per_block
 from eqr.tasks import task_named

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from eqr.model import counters, systems
+from eqr.model import definitions, systems
 from eqr.model.config import CandidateSites, Positions, ReasonerConfig
 from eqr.model.mixers import Attention, Tokens
 from eqr.model.operator import STILL, Perturbation
@@ -170,10 +170,10 @@ def test_transforms_take_a_state_for_what_it_holds(model):
 
 
 def test_noise_first_drawn_under_a_transform_is_numbers_afterwards(monkeypatch):
-    monkeypatch.setattr("eqr.model.counters._vectors", {})
+    monkeypatch.setattr("eqr.model.definitions._vectors", {})
     model = Reasoner(CONFIGS["tokens"], seed=2)
     segment, start = prepare(model)
     torch.func.jvp(segment, start, start)
-    (vectors,) = counters._vectors.values()
+    (vectors,) = definitions._vectors.values()
     assert vectors.data_ptr()
     assert not vectors.requires_grad

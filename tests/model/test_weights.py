@@ -12,8 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from eqr.errors import UserError
-from eqr.model.convert import convert, convert_config
-from eqr.model.originals import Original, read_checkpoint
+from eqr.model.convert import Original, convert, convert_config, read_checkpoint
 from eqr.model.reasoner import Reasoner
 from fixtures import small
 

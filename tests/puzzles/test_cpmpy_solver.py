@@ -7,7 +7,7 @@ import eqr
 from eqr.errors import UserError
 from eqr.model.config import CandidateSites
 from eqr.model.reasoner import Reasoner
-from eqr.model.rules import Rules
+from eqr.model.structured import Rules
 from eqr.model.systems import eqr as eqr_system
 from eqr.solve import Budget
 from eqr.tasks import task_named

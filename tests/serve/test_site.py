@@ -13,7 +13,7 @@ pytest.importorskip("onnxscript", reason="pip install -e '.[export]'")
 
 from browsing import chromium, npm_file, page_at
 from eqr.errors import UserError
-from eqr.model.counters import row_key
+from eqr.model.definitions import row_key
 from eqr.serve.cards import examples
 from eqr.serve.run import load
 from eqr.serve.site import build_site

@@ -7,7 +7,7 @@ import torch
 from eqr.dynamics.iterate import unroll
 from eqr.errors import UserError
 from eqr.model import systems
-from eqr.model.counters import row_key
+from eqr.model.definitions import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.solve import Budget, HaltHead, LowestResidual, ResidualBelow, Solver, Status, rollout
 from eqr.solve.budget import usual_depth

@@ -15,7 +15,7 @@ from small_runs import small_recipe
 from eqr.data import Batches
 from eqr.data.generated import generate
 from eqr.errors import UserError
-from eqr.model.weights import digest_of
+from eqr.model.saving import digest_of
 from eqr.signals import Stopped, stoppable
 from eqr.tasks import task_named
 from eqr.train.checkpoint import FORMAT, Checkpoint, Checkpoints, read

@@ -13,7 +13,7 @@ from small_runs import small_recipe
 
 from eqr.errors import UserError
 from eqr.files import read_json, write_json
-from eqr.model.loading import local_device
+from eqr.model.lookup import local_device
 from eqr.train.checkpoint import Checkpoints
 from eqr.train.distributed import World
 from eqr.train.recipe import Saving

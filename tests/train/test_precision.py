@@ -5,7 +5,7 @@ import torch
 from small_runs import small_recipe
 
 from eqr.data.generated import generate
-from eqr.model.loading import load, local_device
+from eqr.model.lookup import load, local_device
 from eqr.model.reasoner import Reasoner
 from eqr.tasks import task_named
 from eqr.train.distributed import World

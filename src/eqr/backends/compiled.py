@@ -12,8 +12,7 @@ from torch import Tensor
 
 from eqr.backends.base import Backend
 from eqr.model.config import ReasonerConfig
-from eqr.model.counters import noise_vectors
-from eqr.model.definitions import transformed
+from eqr.model.definitions import noise_vectors, transformed
 from eqr.model.operator import Perturbation
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State

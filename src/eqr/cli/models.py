@@ -51,15 +51,14 @@ def _described(name: str, folder: Path) -> dict[str, Any]:
 
 
 def _measured(folder: Path) -> "tuple[Result, ...]":
-    from eqr.model.card import read_measured
-    from eqr.model.saving import MEASURED
+    from eqr.model.saving import MEASURED, read_measured
 
     return read_measured(read_json(folder / MEASURED), where=str(folder / MEASURED))
 
 
 def _line(folder: Path) -> str:
     """Return what halting reaches on the puzzles that are hardest for the model."""
-    from eqr.model.card import with_cost
+    from eqr.model.saving import with_cost
 
     known = with_cost(_measured(folder))
     halting = [pair for pair in known if pair[0].rule.startswith("halting")]

@@ -21,7 +21,7 @@ from eqr.data.arrays import read_archive
 from eqr.dynamics.iterate import unroll
 from eqr.errors import UserError
 from eqr.files import new_file, parse_json
-from eqr.model.counters import row_key
+from eqr.model.definitions import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
 from eqr.solve.rollout import Inference

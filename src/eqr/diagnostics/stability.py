@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from eqr.dynamics.iterate import unroll
-from eqr.model.counters import row_key
+from eqr.model.definitions import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
 from eqr.solve.budget import Budget

@@ -20,7 +20,7 @@ from eqr.backends import Backend, backend_named, default_backend
 from eqr.dynamics.halting import HaltingRule, parse_halting
 from eqr.dynamics.rows import Rows, leaves, take
 from eqr.errors import UserError
-from eqr.model.counters import truncated_normal
+from eqr.model.definitions import truncated_normal
 from eqr.model.operator import STILL, Perturbation
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Input, Reading, State

@@ -1,7 +1,4 @@
-"""What a reasoner is made of, as one frozen value that is saved beside its weights as `config.json`.
-
-Every system of the paper is a different value of the same few fields; `eqr.model.systems` names them.
-"""
+"""What a reasoner is made of, as one frozen value that is saved beside its weights as `config.json`."""
 
 from enum import StrEnum
 from math import ceil
@@ -17,9 +14,8 @@ from pydantic import (
 
 from eqr.model.mixers import MIXERS, AnyMixer, Attention, Tokens
 from eqr.model.operator import STILL, AnyRecurrence, Perturbation, TwoLevel
-from eqr.model.rules import Rules
 from eqr.model.state import AnyStart, RandomStart
-from eqr.model.structured import Groups, Neighbours
+from eqr.model.structured import Candidates, Groups, LiveCandidates, Neighbours, Rules, Structured
 from eqr.registry import register
 from eqr.value import Value, unless_default
 
@@ -27,8 +23,7 @@ for _mixer in (Tokens, Attention, Neighbours, Groups, Rules):
     register(_mixer)
 MIXERS.close()
 
-# Far beyond any model of this kind, and near enough that a config can be looked at before its weights are:
-# whatever is looped over or multiplied when a model is made has a limit.
+# whatever is looped over or multiplied when a model is made has a limit, far beyond any model of this kind
 Size = Annotated[int, Field(ge=1, le=65_536)]
 Side = Annotated[int, Field(ge=1, le=512)]
 MOST_APPLICATIONS = 10_000
@@ -56,6 +51,10 @@ class CandidateSites(Value):
     def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Say `live` only where it holds."""
         return unless_default(self, dump, "live")
+
+    def layer(self, config: "ReasonerConfig") -> Candidates:
+        """Build what makes sites of cells."""
+        return (LiveCandidates if self.live else Candidates)(config, self.first)
 
 
 class ReasonerConfig(Value):
@@ -92,8 +91,10 @@ class ReasonerConfig(Value):
         if self.sites is not None and self.sites.first >= self.vocabulary:
             raise ValueError(f"sites.first = {self.sites.first}: there are only {self.vocabulary} tokens")
         self.mixer.check(self)
-        if self.live:
-            self.mixer.check_live(self)
+        if self.live and not isinstance(self.mixer, Structured):
+            raise ValueError(
+                f"sites.live needs the groups or the rules mixer, not {self.mixer.kind}; set live to false"
+            )
         if self.identities and not self.identity_tokens:
             raise ValueError("identities need identity_tokens of at least 1 to carry their vector")
         if not self.recurrence.iterates and isinstance(self.start, RandomStart):

@@ -2,9 +2,9 @@
 
 A graph knows nothing of depth, breadth, halting or selection; whoever runs the graphs owns the loop, as
 `eqr.solve` does here and the page in `eqr.serve` does in a browser. A segment is `cycles` runs of `cycle`,
-which is told its number: unrolled, a long segment would be many times as large. Damping and noise are
-arguments of `cycle`, keys those of `eqr.model.counters`, so that a trajectory is the same wherever it runs.
-`model.json` beside the graphs says what they take and give, and what the model is.
+which is told its number: unrolled, a long segment would be many times as large. Damping, noise and keys are
+arguments of `cycle`, so that a trajectory is the same wherever it runs. `model.json` beside the graphs says
+what they take and give, and what the model is.
 """
 
 import contextlib
@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from eqr.errors import UserError, with_extra
 from eqr.files import make_folder, new_file, write_json
-from eqr.model.counters import choose_noise, noise_vectors
+from eqr.model.definitions import choose_noise, noise_vectors
 from eqr.model.operator import Applications, Damped, Move, Noise, Noisy
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
@@ -36,8 +35,23 @@ AGREEMENT = 1e-4
 """Greatest difference between a graph and the model, relative to the largest number, that is let through."""
 
 
+Run = Callable[..., Any]
+"""Runs an exported graph: tensors in, tensors out."""
+
+
 def _nothing() -> None:
     return
+
+
+class _Function(nn.Module):
+    """A function of a reasoner and tensors, as the module that tracing wants."""
+
+    def __init__(self, reasoner: Reasoner, compute: Callable[..., Tensor | tuple[Tensor, ...]]) -> None:
+        super().__init__()
+        self.reasoner, self.compute = reasoner, compute
+
+    def forward(self, *inputs: Tensor) -> Tensor | tuple[Tensor, ...]:
+        return self.compute(self.reasoner, *inputs)
 
 
 @dataclass(frozen=True)
@@ -64,24 +78,37 @@ class Graph:
         return plain
 
 
-class _Embed(nn.Module):
-    def __init__(self, reasoner: Reasoner) -> None:
-        super().__init__()
-        self.reasoner = reasoner
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        puzzles, *identities = inputs
-        vectors = self.reasoner.identity_vectors(identities[0]) if identities else None
-        return self.reasoner.embed_tokens(puzzles, vectors)
+def _embed(reasoner: Reasoner, puzzles: Tensor, *identities: Tensor) -> Tensor:
+    vectors = reasoner.identity_vectors(identities[0]) if identities else None
+    return reasoner.embed_tokens(puzzles, vectors)
 
 
-class _Start(nn.Module):
-    def __init__(self, reasoner: Reasoner) -> None:
-        super().__init__()
-        self.reasoner = reasoner
+def _start(reasoner: Reasoner, x: Tensor, keys: Tensor) -> tuple[Tensor, ...]:
+    return reasoner.initial_state(x, keys).tensors()
 
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        return self.reasoner.initial_state(*inputs).tensors()
+
+def _cycle(reasoner: Reasoner, *inputs: Tensor) -> tuple[Tensor, ...]:
+    """What `Reasoner.segment` repeats, with damping as an input, and noise where the model has some."""
+    config, moves = reasoner.config, repeated(reasoner.moves)
+    states = 2 if config.two_states else 1
+    x, keys, depths, cycle, damping, *noise = inputs[states:]
+    answer = Damped(reasoner.answer_stack or reasoner.stack, damping)
+    scratch = Damped(reasoner.stack, damping)
+    apply = Applications(answer=answer, scratch=scratch)
+    if noise:
+        vectors = noise_vectors(config.width, keys.device)
+        chosen = choose_noise(keys, depths, len(moves), config.tokens, since=cycle * len(moves))
+        apply = Applications(
+            answer=Noisy(answer, Noise(vectors, chosen, noise[0][0])),
+            scratch=Noisy(scratch, Noise(vectors, chosen, noise[0][-1])),
+        )
+    return reasoner.run(State(*inputs[:states]), x, apply, moves=moves).tensors()
+
+
+def _read(reasoner: Reasoner, *inputs: Tensor) -> tuple[Tensor, ...]:
+    half = len(inputs) // 2
+    reading = reasoner.read(State(*inputs[:half]), State(*inputs[half:]))
+    return reading.logits, reading.halt, reading.continue_score, reading.residual
 
 
 def repeated(moves: Sequence[Move]) -> tuple[Move, ...]:
@@ -91,46 +118,6 @@ def repeated(moves: Sequence[Move]) -> tuple[Move, ...]:
     return next(tuple(moves[:n]) for n in lengths if tuple(moves[:n]) * (count // n) == tuple(moves))
 
 
-class _Cycle(nn.Module):
-    """What `Reasoner.segment` repeats, with damping and noise as inputs; noise only where the model was made
-    with some.
-    """
-
-    def __init__(self, reasoner: Reasoner) -> None:
-        super().__init__()
-        self.reasoner = reasoner
-        self.moves = repeated(reasoner.moves)
-        if reasoner.config.path.noise:
-            noise_vectors(reasoner.config.width, reasoner.embedding.device)  # cannot be drawn in a graph
-
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        reasoner, moves = self.reasoner, self.moves
-        states = 2 if reasoner.config.two_states else 1
-        x, keys, depths, cycle, damping, *noise = inputs[states:]
-        answer = Damped(reasoner.answer_stack or reasoner.stack, damping)
-        scratch = Damped(reasoner.stack, damping)
-        apply = Applications(answer=answer, scratch=scratch)
-        if noise:
-            vectors = noise_vectors(reasoner.config.width, keys.device)
-            chosen = choose_noise(keys, depths, len(moves), reasoner.config.tokens, since=cycle * len(moves))
-            apply = Applications(
-                answer=Noisy(answer, Noise(vectors, chosen, noise[0][0])),
-                scratch=Noisy(scratch, Noise(vectors, chosen, noise[0][-1])),
-            )
-        return reasoner.run(State(*inputs[:states]), x, apply, moves=moves).tensors()
-
-
-class _Read(nn.Module):
-    def __init__(self, reasoner: Reasoner) -> None:
-        super().__init__()
-        self.reasoner = reasoner
-
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        half = len(inputs) // 2
-        reading = self.reasoner.read(State(*inputs[:half]), State(*inputs[half:]))
-        return reading.logits, reading.halt, reading.continue_score, reading.residual
-
-
 @torch.no_grad()
 def graphs(reasoner: Reasoner, *, rows: int = 3, seed: int = 0) -> tuple[Graph, ...]:
     """Return the four graphs, each with an example made by the ones before."""
@@ -138,39 +125,28 @@ def graphs(reasoner: Reasoner, *, rows: int = 3, seed: int = 0) -> tuple[Graph, 
     generator = torch.Generator().manual_seed(seed)
     puzzles = torch.randint(0, config.vocabulary, (rows, config.cells), generator=generator)
     keys = torch.randint(0, 1 << 62, (rows,), generator=generator)
-    identities = (torch.arange(rows) % config.identities,) if config.identities else ()
-    given = (puzzles, *identities)
-    x = _Embed(reasoner)(*given)
-    start = reasoner.initial_state(x, keys).tensors()
-    depths = torch.arange(rows)
+    given = (puzzles, *([torch.arange(rows) % config.identities] if config.identities else []))
+    x = _embed(reasoner, *given)
+    start = _start(reasoner, x, keys)
     scales = (torch.tensor(noise_scales(reasoner)),) if config.path.noise else ()
-    cycle = torch.tensor(1)
-    cycle_inputs = (*start, x, keys, depths, cycle, torch.tensor(config.path.damping), *scales)
-    after = _Cycle(reasoner)(*cycle_inputs)
+    if scales:
+        noise_vectors(config.width, reasoner.embedding.device)  # cannot be drawn in a graph
+    steps = (torch.arange(rows), torch.tensor(1), torch.tensor(config.path.damping), *scales)
+    after = _cycle(reasoner, *start, x, keys, *steps)
     states = ("answer", "scratch")[: len(start)]
-    before = tuple(f"{state}_before" for state in states)
-    latent = (1,) * len(states)
+    latent, free = (1,) * len(states), (None,) * (len(steps) - 1)
+    before, moved = (tuple(f"{state}_{when}" for state in states) for when in ("before", "after"))
+    cycle_inputs = (*states, "x", "keys", "depths", "cycle", "damping", *("noise",)[: len(scales)])
     heads = ("logits", "halt", "continue_score", "residual")
-    noise = ("noise",) * len(scales)
+
+    def graph(compute: Callable[..., Any], *rest: Any) -> Graph:
+        return Graph(compute.__name__.lstrip("_"), _Function(reasoner, compute), *rest)
+
     return (
-        Graph(
-            "embed",
-            _Embed(reasoner),
-            ("puzzles", "identities")[: len(given)],
-            ("x",),
-            given,
-            (0,) * len(given),
-        ),
-        Graph("start", _Start(reasoner), ("x", "keys"), states, (x, keys), (1, 0)),
-        Graph(
-            "cycle",
-            _Cycle(reasoner),
-            (*states, "x", "keys", "depths", "cycle", "damping", *noise),
-            tuple(f"{state}_after" for state in states),
-            cycle_inputs,
-            (*latent, 1, 0, 0, None, None, *(None for _ in noise)),
-        ),
-        Graph("read", _Read(reasoner), (*states, *before), heads, (*after, *start), latent * 2),
+        graph(_embed, ("puzzles", "identities")[: len(given)], ("x",), given, (0,) * len(given)),
+        graph(_start, ("x", "keys"), states, (x, keys), (1, 0)),
+        graph(_cycle, cycle_inputs, moved, (*start, x, keys, *steps), (*latent, 1, 0, 0, *free)),
+        graph(_read, (*states, *before), heads, (*after, *start), latent * 2),
     )
 
 
@@ -196,24 +172,25 @@ def export_onnx(
     except ImportError as error:
         raise UserError(f"exporting needs {error.name}: {with_extra('export')}") from None
 
-    def write(graph: Graph) -> bytes:
-        with _quiet():
-            program = torch.onnx.export(
-                graph.program(),
-                dynamo=True,
-                verbose=False,
-                input_names=list(graph.inputs),
-                output_names=list(graph.outputs),
-            )
+    def write(graph: Graph) -> tuple[bytes, Run]:
+        program = torch.onnx.export(
+            graph.program(),
+            dynamo=True,
+            verbose=False,
+            input_names=list(graph.inputs),
+            output_names=list(graph.outputs),
+        )
         assert program is not None
         data: bytes = program.model_proto.SerializeToString()
         session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-        for example in (graph.example, _other_rows(graph)):
-            named = {name: value.numpy() for name, value in zip(graph.inputs, example, strict=True)}
-            taken = {taken.name for taken in session.get_inputs()}
-            found = session.run(None, {name: value for name, value in named.items() if name in taken})
-            _require_agreement(graph, example, [torch.from_numpy(value) for value in found])
-        return data
+        taken = {taken.name for taken in session.get_inputs()}
+
+        def run(*example: Tensor) -> list[Tensor]:
+            named = zip(graph.inputs, example, strict=True)
+            found = session.run(None, {name: value.numpy() for name, value in named if name in taken})
+            return [torch.from_numpy(value) for value in found]
+
+        return data, run
 
     return _write_all(reasoner, folder, about, ".onnx", write, done)
 
@@ -223,15 +200,10 @@ def export_programs(
 ) -> dict[str, Any]:
     """Write `*.pt2`, PyTorch's own exported programs, each loaded again and checked, likewise."""
 
-    def write(graph: Graph) -> bytes:
+    def write(graph: Graph) -> tuple[bytes, Run]:
         buffer = io.BytesIO()
-        with _quiet():
-            torch.export.save(graph.program(), buffer)
-            module = torch.export.load(io.BytesIO(buffer.getvalue())).module()
-        for example in (graph.example, _other_rows(graph)):
-            found = module(*example)
-            _require_agreement(graph, example, [found] if isinstance(found, Tensor) else list(found))
-        return buffer.getvalue()
+        torch.export.save(graph.program(), buffer)
+        return buffer.getvalue(), torch.export.load(io.BytesIO(buffer.getvalue())).module()
 
     return _write_all(reasoner, folder, about, ".pt2", write, done)
 
@@ -241,27 +213,28 @@ def _write_all(
     folder: Path,
     about: dict[str, Any],
     suffix: str,
-    write: Callable[[Graph], bytes],
+    write: Callable[[Graph], tuple[bytes, Run]],
     done: Callable[[], object],
 ) -> dict[str, Any]:
     parts = []
     for graph in graphs(reasoner):
-        parts.append((graph, write(graph)))
+        with _quiet():
+            data, run = write(graph)
+        _require_agreement(graph, run)
+        parts.append((graph, data))
         done()
     make_folder(folder)
+    written = {}
     for graph, data in parts:
         with new_file(folder / f"{graph.name}{suffix}") as temporary:
             temporary.write_bytes(data)
-    written = {
-        graph.name: {
+        written[graph.name] = {
             "file": f"{graph.name}{suffix}",
             "inputs": list(graph.inputs),
             "outputs": list(graph.outputs),
             "bytes": len(data),
             "sha256": sha256(data).hexdigest(),
         }
-        for graph, data in parts
-    }
     manifest = {
         **about,
         "config": reasoner.config.to_json(),
@@ -274,24 +247,23 @@ def _write_all(
     return manifest
 
 
-def _other_rows(graph: Graph) -> tuple[Tensor, ...]:
-    """The example with its first row alone: the number of rows must be free."""
+@torch.no_grad()
+def _require_agreement(graph: Graph, run: Run) -> None:
+    """Compare on the example and on its first row alone, since the number of rows must be free."""
     paired = zip(graph.example, graph.row_axes, strict=True)
-    return tuple(value if axis is None else value.narrow(axis, 0, 1).contiguous() for value, axis in paired)
-
-
-def _require_agreement(graph: Graph, example: tuple[Tensor, ...], found: list[Tensor]) -> None:
-    with torch.no_grad():
-        wanted = graph.module(*example)
-    wanted = [wanted] if isinstance(wanted, Tensor) else list(wanted)
-    for name, ours, theirs in zip(graph.outputs, wanted, found, strict=True):
-        scale = max(float(ours.abs().max()), 1.0)
-        difference = float(np.max(np.abs(ours.numpy() - theirs.numpy()), initial=0.0)) / scale
-        if not difference <= AGREEMENT:
-            raise UserError(
-                f"the exported graph `{graph.name}` gives another {name} than the model "
-                f"(relative difference {difference:.2g}, allowed {AGREEMENT:g}); nothing was written"
-            )
+    alone = tuple(v if axis is None else v.narrow(axis, 0, 1).contiguous() for v, axis in paired)
+    for example in (graph.example, alone):
+        wanted, found = (
+            [given] if isinstance(given, Tensor) else given
+            for given in (graph.module(*example), run(*example))
+        )
+        for name, ours, theirs in zip(graph.outputs, wanted, found, strict=True):
+            difference = float((ours - theirs).abs().max()) / max(float(ours.abs().max()), 1.0)
+            if not difference <= AGREEMENT:
+                raise UserError(
+                    f"the exported graph `{graph.name}` gives another {name} than the model "
+                    f"(relative difference {difference:.2g}, allowed {AGREEMENT:g}); nothing was written"
+                )
 
 
 @contextmanager

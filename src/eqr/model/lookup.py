@@ -1,24 +1,66 @@
 """Which model is meant: by a name (a folder, a run, a shipped model, a hub id) or by a puzzle's text.
 
 Shipped models lie in the package (`eqr/weights`), a folder each with config, weights, measured numbers and
-card. One lookup serves the command line, `Solver`, `Reasoner.from_pretrained` and the server.
+card. One lookup serves the command line, `Solver`, `Reasoner.from_pretrained` and the server. PyTorch loads
+where a model is opened, so that a mistyped name or puzzle is refused at once.
 """
 
 import os
 import re
 from math import isqrt
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from eqr.errors import UserError, nearest
+from eqr.errors import UserError, brief, nearest
 from eqr.files import read_json
 from eqr.tasks import Task, task_named
 from eqr.tasks.filling import WORDS
+
+if TYPE_CHECKING:
+    import torch
+
+    from eqr.model.reasoner import Reasoner
 
 CONFIG = "config.json"
 BEST = "best"
 RUNS = "runs"
 """The folder that runs are in unless told otherwise: never the name of an owner on the hub."""
 SHIPPED = Path(__file__).resolve().parent.parent / "weights"
+
+
+def load(name: str | Path, *, device: str = "auto") -> "Reasoner":
+    """Open a model for inference; `auto` is a GPU where there is one, else the cpu."""
+    from eqr.model.reasoner import Reasoner
+
+    place = local_device(device)
+    reasoner = Reasoner.from_pretrained(name)
+    try:
+        return reasoner.to(place).requires_grad_(False)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device {device!r} cannot be used here: {error}") from None
+
+
+def local_device(name: str) -> "torch.device":
+    """Return the device a name means here: `auto` takes cuda, else cpu (mps by name); a rank its own card."""
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda" and "LOCAL_RANK" in os.environ:
+        name = f"cuda:{os.environ['LOCAL_RANK']}"
+    try:
+        device = torch.device(name)
+        if device.type == "cuda":
+            if not torch.cuda.is_available():
+                raise UserError(f"device = {name!r}: this PyTorch finds no CUDA device; use cpu or auto")
+            torch.cuda.set_device(device)
+        torch.zeros(1, device=device).item()  # some can be named but not computed on, or not here
+    except (RuntimeError, AssertionError, ValueError, ImportError):
+        raise UserError(
+            f"device = {brief(name)} is no device that this PyTorch computes on; use auto, cpu, cuda, cuda:1 "
+            "or mps"
+        ) from None
+    return device
 
 
 def shipped() -> dict[str, Path]:
@@ -31,31 +73,24 @@ def local_model(name: str | Path) -> Path | None:
 
     What lies at hand comes first: a folder called like a shipped model is the folder.
     """
-    path = Path(name)
+    path, name = Path(name), str(name)
     for folder in (path, path / BEST):
         if os.path.isfile(folder / CONFIG):  # noqa: PTH113 - a whole puzzle is too long for pathlib's
             return folder
     if os.path.exists(path):  # noqa: PTH110
         raise UserError(f"{path} holds no model: neither {CONFIG} nor {BEST}/{CONFIG} is in it")
     known = shipped()
-    if str(name) in known:
-        return known[str(name)]
-    if is_hub_id(str(name)):
-        return None
-    if is_path(str(name)):
-        raise UserError(f"no folder {name}: a run is trained there by `eqr train RECIPE --out {name}`")
-    raise UserError(
-        f"no model {str(name)!r}: neither a folder here, nor a shipped model, nor a hub id such "
-        f"as owner/name{nearest(str(name), known)}"
-    )
-
-
-def is_hub_id(name: str) -> bool:
-    """Say whether a name could be one of the Hugging Face Hub's, and not a path that is not there."""
+    if name in known:
+        return known[name]
+    if not is_path(name):
+        raise UserError(
+            f"no model {name!r}: neither a folder here, nor a shipped model, nor a hub id such "
+            f"as owner/name{nearest(name, known)}"
+        )
     owner, _, rest = name.partition("/")
-    if not is_path(name) or "/" in rest or owner[:1] in (".", "~", "") or owner == RUNS:
-        return False
-    return not Path(owner).is_dir()
+    if "/" in rest or owner[:1] in (".", "~", "") or owner == RUNS or Path(owner).is_dir():
+        raise UserError(f"no folder {name}: a run is trained there by `eqr train RECIPE --out {name}`")
+    return None
 
 
 def is_path(name: str) -> bool:
@@ -89,7 +124,7 @@ def task_for(text: str, kind: str | None = None) -> Task:
     says what keeps it from being a puzzle of the task it is nearest to.
     """
     own = None if kind is None else task_named(kind)
-    if own is not None and (not own.name.startswith((MAZE, SUDOKU)) or _reads(own, text)):
+    if own is not None and (not own.name.startswith((MAZE, SUDOKU)) or not _fault(own, text)):
         return own
     if "#" in text:
         tasks = [_maze_of_that_size(text)]
@@ -98,10 +133,10 @@ def task_for(text: str, kind: str | None = None) -> Task:
         sides = sorted(SIZES, key=lambda side: abs(side * side - cells))
         tasks = [task_named(f"{SUDOKU}{side}x{side}") for side in sides]
     for task in tasks:
-        if _reads(task, text) and (own is None or _is_maze(own.name) == _is_maze(task.name)):
+        if not _fault(task, text) and (own is None or _is_maze(own.name) == _is_maze(task.name)):
             return task
     if own is not None:
-        return own  # which refuses it, and answers the others of its lot
+        return own  # which refuses it, and answers the other puzzles of the same input
     raise UserError(
         f"{text[:40]!r} reads like none of the puzzles that shipped models solve (Sudokus of 16, 36, 81 or "
         f"256 cells, mazes drawn with #, S and G); as {tasks[0].name}: {_fault(tasks[0], text)}. If "
@@ -112,16 +147,12 @@ def task_for(text: str, kind: str | None = None) -> Task:
 def reads_as(kind: str | None, text: str) -> bool:
     """Say whether a text is a puzzle of a task, or of any that shipped models solve."""
     if kind is not None:
-        return _reads(task_named(kind), text)
+        return not _fault(task_named(kind), text)
     try:
         task_for(text)
     except UserError:
         return False
     return True
-
-
-def _reads(task: Task, text: str) -> bool:
-    return not _fault(task, text)
 
 
 def _fault(task: Task, text: str) -> str:

@@ -1,9 +1,8 @@
 """How the sites of a state exchange information inside a block, as values: a mixer builds its own layer.
 
-A mixer is one value that says everything the rest must know about it: the layer it makes, what that costs,
-whether its weights are tied to a grid size and what it needs from the task. The paper's systems mix by an MLP
-over tokens or by attention, and must learn from data that a row is a row. `eqr.model.structured` has those
-that are told.
+A mixer says everything the rest must know about it: the layer it makes, what that costs, whether its weights
+are tied to a grid size and what it needs from the task. The paper's systems mix by an MLP over tokens or by
+attention, and must learn from data that a row is a row. `eqr.model.structured` has those that are told.
 """
 
 from abc import abstractmethod
@@ -14,8 +13,7 @@ from pydantic import BeforeValidator, SerializeAsAny
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eqr.model.definitions import transformed
-from eqr.model.layers import gated_mlp, matrix, normalise
+from eqr.model.definitions import gated_mlp, matrix, normalise, transformed
 from eqr.registry import Kind, kinds_of, reads
 
 if TYPE_CHECKING:
@@ -32,12 +30,6 @@ class Mixer(Kind):
 
     def check(self, config: "ReasonerConfig") -> None:
         """Raise `ValueError` if a config cannot be built with this mixer."""
-
-    def check_live(self, config: "ReasonerConfig") -> None:
-        """Raise `ValueError` if this mixer cannot leave candidates out (`CandidateSites.live`)."""
-        raise ValueError(
-            f"sites.live needs the groups or the rules mixer, not {self.kind}; set live to false"
-        )
 
     def fits(self, config: "ReasonerConfig", task: str) -> bool:
         """Whether a layer of this config is also that of another task with grids of the same size."""
@@ -65,25 +57,21 @@ class Tokens(Mixer):
     kind: Literal["tokens"] = "tokens"
 
     def check(self, config: "ReasonerConfig") -> None:
-        """Rotary positions have nothing to rotate here."""
         if config.positions.startswith("rotary"):
             raise ValueError("rotary positions act on attention; the token mixer has none to rotate")
 
     def layer(self, config: "ReasonerConfig", generator: torch.Generator) -> nn.Module:
-        """Build a `TokenMlp`."""
         return TokenMlp(config, generator)
 
     def multiply_adds(self, config: "ReasonerConfig") -> int:
-        """Gate, value and output, each tokens x hidden for every channel."""
         return 3 * config.tokens * config.hidden(config.tokens) * config.width
 
     def widest(self, config: "ReasonerConfig") -> int:
-        """Gate and value."""
         return 2 * config.hidden(config.tokens) * config.width
 
 
 class TokenMlp(nn.Module):
-    """h <- R(h + W_down(silu(g) * u)) over the token axis, the same weights for every channel."""
+    """h <- R(h + W_down(silu(g) * u)) over the token axis; the normalisation runs over tokens too."""
 
     def __init__(self, config: "ReasonerConfig", generator: torch.Generator) -> None:
         super().__init__()
@@ -92,7 +80,6 @@ class TokenMlp(nn.Module):
         self.down = matrix(config.tokens, hidden, generator)
 
     def forward(self, h: Tensor) -> Tensor:
-        """Mix tokens; the normalisation runs over tokens, per channel."""
         return gated_mlp(h.flatten(1), self.up, self.down, 0).view_as(h)
 
 
@@ -102,23 +89,19 @@ class Attention(Mixer):
     kind: Literal["attention"] = "attention"
 
     def check(self, config: "ReasonerConfig") -> None:
-        """Heads divide the width, and rotary positions the heads."""
         if config.width % (2 * config.heads):
             raise ValueError(f"width {config.width} must be a multiple of 2 x heads = {2 * config.heads}")
         if config.positions == "rotary-2d" and config.width % (4 * config.heads):
             raise ValueError(f"rotary-2d needs width to be a multiple of 4 x heads = {4 * config.heads}")
 
     def layer(self, config: "ReasonerConfig", generator: torch.Generator) -> nn.Module:
-        """Build an `AttentionLayer`."""
         return AttentionLayer(config, generator)
 
     def multiply_adds(self, config: "ReasonerConfig") -> int:
-        """Four projections, scores and weighted values."""
         tokens, width = config.tokens, config.width
         return 4 * tokens * width * width + 2 * tokens * tokens * width
 
     def widest(self, config: "ReasonerConfig") -> int:
-        """Queries, keys and values."""
         return 3 * config.tokens * config.width
 
 
@@ -132,69 +115,58 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 class AttentionLayer(nn.Module):
     """h <- R(h + W_out attention(h)), bidirectional, all heads from one packed projection."""
 
-    cosines: Tensor | None
-    sines: Tensor | None
+    rotation: Tensor | None
+    """Cosines and sines, (2, tokens, 1, 1, head width), that turn queries and keys by position."""
 
     def __init__(self, config: "ReasonerConfig", generator: torch.Generator) -> None:
         super().__init__()
         self.heads = config.heads
-        tables = rotation_tables(config)
-        self.register_buffer("cosines", None if tables is None else tables[0], persistent=False)
-        self.register_buffer("sines", None if tables is None else tables[1], persistent=False)
+        self.register_buffer("rotation", rotation_table(config), persistent=False)
         self._parts = 2 if config.positions == "rotary-2d" else 1
         self.qkv = matrix(3 * config.width, config.width, generator)
         self.out = matrix(config.width, config.width, generator)
 
     def forward(self, h: Tensor) -> Tensor:
-        """Let every token look at every token of its row."""
         projected = F.linear(h, self.qkv)
         q, k, v = projected.view(*h.shape[:2], 3, self.heads, -1).unbind(2)
-        if self.cosines is not None and self.sines is not None:
-            rotation = Rotation(self.cosines, self.sines, self._parts)
-            q, k = rotation.turn(q), rotation.turn(k)
+        if self.rotation is not None:
+            q, k = rotated(q, self.rotation, self._parts), rotated(k, self.rotation, self._parts)
         # views only: (tokens, rows, heads, head) as (rows, heads, tokens, head)
         q, k, v = (part.permute(1, 2, 0, 3) for part in (q, k, v))
         seen = attend(q, k, v).permute(2, 0, 1, 3).flatten(2)
         return normalise(h + F.linear(seen, self.out), dim=2)
 
 
+def rotated(x: Tensor, table: Tensor, parts: int) -> Tensor:
+    """Rotate x (tokens, rows, heads, head width) in at least float32 and give it back in its own type.
+
+    The head is split into so many equal `parts`, each rotated by a coordinate of its own.
+    """
+    wide = x.float() if x.dtype.itemsize < 4 else x
+    halves = wide.view(*wide.shape[:-1], parts, 2, -1)
+    swapped = torch.stack((-halves[..., 1, :], halves[..., 0, :]), dim=-2).flatten(-3)
+    return (wide * table[0] + swapped * table[1]).to(x.dtype)
+
+
 THETA = 10_000.0
 
 
-class Rotation:
-    """Cosines and sines, each (tokens, 1, 1, head width), that turn queries and keys by position."""
-
-    def __init__(self, cosines: Tensor, sines: Tensor, parts: int) -> None:
-        self.cosines, self.sines = cosines, sines
-        self.parts = parts
-        """In how many equal parts the head is split, each rotated by a coordinate of its own."""
-
-    def turn(self, x: Tensor) -> Tensor:
-        """Rotate x (tokens, rows, heads, head width) in at least float32 and give it back in its own type."""
-        wide = x.float() if x.dtype.itemsize < 4 else x
-        halves = wide.view(*wide.shape[:-1], self.parts, 2, -1)
-        swapped = torch.stack((-halves[..., 1, :], halves[..., 0, :]), dim=-2).flatten(-3)
-        return (wide * self.cosines + swapped * self.sines).to(x.dtype)
-
-
-def rotation_tables(config: "ReasonerConfig") -> tuple[Tensor, Tensor] | None:
-    """Return the cosine and sine tables (tokens, 1, 1, head width) that a config asks for, if any."""
+def rotation_table(config: "ReasonerConfig") -> Tensor | None:
+    """Return the cosines and sines, (2, tokens, 1, 1, head width), that a config asks for, if any."""
     head = config.width // config.heads
     if torch.get_default_device().type == "meta":
-        return None  # only the shapes of weights are asked for, and these tables are none
+        return None  # only the shapes of weights are asked for, and this table is none
     if config.positions == "rotary":
         angles = _angles(torch.arange(config.tokens), head)
     elif config.positions == "rotary-2d":
         cells = torch.arange(config.cells)
-        grid = torch.cat(
-            (_angles(cells // config.columns, head // 2), _angles(cells % config.columns, head // 2)), dim=-1
-        )
+        row, column = (_angles(at, head // 2) for at in (cells // config.columns, cells % config.columns))
         # identity tokens have no place on the grid: they are not rotated
-        angles = torch.cat((torch.zeros(config.identity_tokens, head), grid))
+        angles = torch.cat((torch.zeros(config.identity_tokens, head), torch.cat((row, column), dim=-1)))
     else:
         return None
     angles = angles.view(config.tokens, 1, 1, head)
-    return angles.cos(), angles.sin()
+    return torch.stack((angles.cos(), angles.sin()))
 
 
 def _angles(positions: Tensor, width: int) -> Tensor:

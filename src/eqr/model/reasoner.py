@@ -1,7 +1,7 @@
 """`Reasoner`: embed a puzzle, start a state, advance it a segment, read it.
 
-The model is plain: it knows nothing of depth, breadth, halting, training or devices. Those are arguments of
-whoever calls it (`eqr.solve`, `eqr.train`), and compilation or precision are applied from outside.
+The model knows nothing of depth, breadth, halting, training or devices. Those are arguments of its callers
+(`eqr.dynamics`, `eqr.solve`, `eqr.train`), and compilation or precision are applied from outside.
 """
 
 from collections import Counter
@@ -17,21 +17,15 @@ from torch import Tensor, nn
 
 from eqr.errors import UserError
 from eqr.model.config import Positions, ReasonerConfig
-from eqr.model.counters import choose_noise, noise_vectors, row_key
-from eqr.model.layers import Stack, matrix, scaled_normal
-from eqr.model.operator import STILL, Applications, Move, Noise, Perturbation, only_open, run_segment
+from eqr.model.definitions import choose_noise, matrix, noise_vectors, row_key
+from eqr.model.operator import STILL, Applications, Move, Noise, Perturbation, Stack, run_segment
 from eqr.model.saving import Saved
 from eqr.model.state import Input, Reading, State, halt_scores, products
-from eqr.model.structured import LiveCandidates, holds
 from eqr.tasks import task_named
 from eqr.tasks.base import Task
 
 HALT_BIAS = -5.0
 """A fresh model says "not done" with certainty, so that halting is learned and not stumbled into."""
-
-
-IMPOSSIBLE = -1e4
-"""Logit of tokens that are no candidates: no weight in any softmax, yet a number to calculate with."""
 
 
 class Reasoner(Saved):
@@ -45,26 +39,22 @@ class Reasoner(Saved):
         self.moves = config.recurrence.moves()
         generator = torch.Generator().manual_seed(seed)
         width = config.width
-        # a candidate is the symbol given in its cell, or another is, or the cell holds no symbol
-        kinds = config.vocabulary if config.sites is None else config.sites.first + 2
-        self.embedding = nn.Parameter(scaled_normal(kinds, width, std=width**-0.5, generator=generator))
-        self.position = (
-            nn.Parameter(scaled_normal(config.tokens, width, std=width**-0.5, generator=generator))
-            if config.positions is Positions.LEARNED
-            else None
-        )
+        self.sites = None if config.sites is None else config.sites.layer(config)
+        # of a candidate: its cell holds no symbol (but which token), the candidate, or another symbol
+        kinds = config.vocabulary if self.sites is None else self.sites.first + 2
+        self.embedding = matrix(kinds, width, generator)
+        learned = config.positions is Positions.LEARNED
+        self.position = matrix(config.tokens, width, generator) if learned else None
         self.stack = Stack(config, generator)
         self.answer_stack = Stack(config, generator) if config.recurrence.two_stacks else None
-        self.answer_head = matrix(config.vocabulary if config.sites is None else 1, width, generator)
+        self.answer_head = matrix(config.vocabulary if self.sites is None else 1, width, generator)
         self.halt_head = nn.Linear(width, 2)
         nn.init.zeros_(self.halt_head.weight)
         nn.init.constant_(self.halt_head.bias, HALT_BIAS)
         self.starter = config.start.starter(config, generator)
-        self.live = LiveCandidates(config) if config.live else None
         # relative to the config's, so that weight decay pulls towards that scale and not towards 1
-        self.log_noise = (
-            nn.Parameter(torch.zeros(2 if config.two_states else 1)) if config.path.learned_noise else None
-        )
+        scales = torch.zeros(2 if config.two_states else 1)
+        self.log_noise = nn.Parameter(scales) if config.path.learned_noise else None
         # trained by sign descent on the rows a batch uses, hence not an ordinary parameter
         table = torch.zeros(config.identities, width) if config.identities else None
         self.register_buffer("identity_table", table)
@@ -75,11 +65,6 @@ class Reasoner(Saved):
         depths = torch.zeros_like(keys) if z.depths is None else z.depths
         moved = self.segment(z, x.embedding, keys, depths, perturbation=STILL)
         return replace(moved, keys=z.keys, depths=None if z.depths is None else z.depths + 1)
-
-    @property
-    def still(self) -> Perturbation:
-        """Its own damping, without noise."""
-        return self.config.path.still
 
     def embed(self, puzzles: str | NDArray[Any] | Tensor, identity: int = 0, *, copies: int = 1) -> Input:
         """Embed a puzzle as typed, or puzzles as tokens (rows, cells), each so many times.
@@ -118,10 +103,8 @@ class Reasoner(Saved):
         config = self.config
         if puzzles.shape[1] != config.cells:
             raise UserError(f"this model reads {config.cells} cells, the puzzle has {puzzles.shape[1]}")
-        kinds = self._kinds(puzzles.t().long())
-        x = self.embedding[kinds]
-        if self.live is not None and config.sites is not None:
-            x = torch.where(self.live.possible((kinds == config.sites.first).unsqueeze(2)), x, 0.0)
+        tokens = puzzles.t().long()
+        x = self.embedding[tokens] if self.sites is None else self.sites.embed(tokens, self.embedding)
         if config.identity_tokens:
             lead = x.new_zeros(config.identity_tokens, x.shape[1], config.width)
             if vectors is not None:
@@ -131,23 +114,10 @@ class Reasoner(Saved):
             x = (x + self.position.unsqueeze(1)) * 0.5**0.5
         return torch.mul(x, config.width**0.5)
 
-    def _kinds(self, tokens: Tensor) -> Tensor:
-        """Return which embedding each site takes, (sites, rows), given the tokens (cells, rows)."""
-        if self.config.sites is None:
-            return tokens
-        first, symbols = self.config.sites.first, self.config.symbols
-        own = torch.arange(first, first + symbols, device=tokens.device).view(1, -1, 1)
-        held = tokens.unsqueeze(1)
-        given = torch.where(held == own, first, first + 1)
-        return torch.where(held < first, held, given).flatten(0, 1)
-
     def initial_state(self, x: Tensor, keys: Tensor) -> State:
         """Return the initial state of each row; keys (rows,) int64 stand for (seed, puzzle, restart)."""
         state: State = self.starter(x, keys)
-        if self.live is None:
-            return state
-        there = holds(x)
-        return State(*(torch.where(there, latent, 0.0) for latent in state.tensors()))
+        return state if self.sites is None else self.sites.begin(state, x)
 
     def segment(
         self,
@@ -183,10 +153,8 @@ class Reasoner(Saved):
         tracked: int | None = None,
     ) -> State:
         """Run a segment, or some other `moves`, of applications that are already perturbed."""
-        moves = moves or self.moves
-        if self.live is None:
-            return run_segment(state, x, moves, applications, tracked=tracked)
-        return only_open(self.live.open(x), state, x, moves, applications, tracked=tracked)
+        run = run_segment if self.sites is None else self.sites.run
+        return run(state, x, moves or self.moves, applications, tracked=tracked)
 
     def noise(
         self, perturbation: Perturbation, keys: Tensor, depths: Tensor
@@ -223,14 +191,8 @@ class Reasoner(Saved):
 
     def decode(self, state: State) -> Tensor:
         """Return the logits (rows, cells, vocabulary) of the answer state."""
-        config = self.config
-        logits = products(state.answer[config.identity_tokens :], self.answer_head)
-        if config.sites is None:
-            return logits.transpose(0, 1)
-        if self.live is not None:
-            logits = torch.where(holds(state.answer), logits, IMPOSSIBLE)
-        scores = logits.view(config.cells, config.symbols, -1).permute(2, 0, 1)
-        return nn.functional.pad(scores, (config.sites.first, 0), value=IMPOSSIBLE)
+        logits = products(state.answer[self.config.identity_tokens :], self.answer_head)
+        return logits.transpose(0, 1) if self.sites is None else self.sites.decode(logits, state.answer)
 
     def for_task(self, task: Task) -> "Reasoner":
         """Return a model with these weights that reads grids of `task`: itself, or a copy of that size."""
@@ -250,7 +212,3 @@ class Reasoner(Saved):
         resized.load_state_dict(self.state_dict())
         resized.measured = self.measured
         return resized.to(self.embedding).requires_grad_(self.embedding.requires_grad)
-
-    def parameter_count(self) -> int:
-        """Number of trained parameters, without buffers and the sparse identity table."""
-        return sum(parameter.numel() for parameter in self.parameters())

@@ -18,9 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._pytree import register_pytree_node
 
-from eqr.model.counters import truncated_normal
-from eqr.model.definitions import definition
-from eqr.model.layers import matrix, scaled_normal
+from eqr.model.definitions import definition, matrix, scaled_normal, truncated_normal
 from eqr.registry import Kind, kinds_of, reads, register
 
 if TYPE_CHECKING:
@@ -97,12 +95,6 @@ class State:
         if isinstance(other, State):
             return self.map(work, other)
         return self.map(lambda latent: work(latent, other))
-
-    def copies(self, count: int) -> "State":
-        """Return so many copies of every row, side by side."""
-        rows = torch.arange(self.rows, device=self.answer.device).repeat_interleave(count)
-        keys, depths = (None if part is None else part[rows] for part in (self.keys, self.depths))
-        return replace(self.map(lambda latent: latent[:, rows]), keys=keys, depths=depths)
 
     def flat(self) -> Tensor:
         """Return each row as one vector, (rows, coordinates)."""
@@ -195,7 +187,7 @@ class Starter(nn.Module, ABC):
 
 
 class Start(Kind):
-    """Where trajectories begin: makes the module that draws first states."""
+    """Where trajectories begin."""
 
     @abstractmethod
     def starter(self, config: "ReasonerConfig", generator: torch.Generator) -> Starter:
@@ -211,32 +203,7 @@ class FixedStart(Start):
     kind: Literal["fixed"] = "fixed"
 
     def starter(self, config: "ReasonerConfig", generator: torch.Generator) -> Starter:
-        """Draw the vectors."""
         return FixedStarter(config, generator)
-
-
-class RandomStart(Start):
-    """Drawn afresh for every trajectory (RI); a scale of 0 starts from zeros."""
-
-    kind: Literal["random"] = "random"
-    answer: Spread = 1.0
-    """Standard deviation of the answer state, sigma_H."""
-    scratch: Spread = 1.0
-    """Standard deviation of the scratch state, sigma_L."""
-
-    def starter(self, config: "ReasonerConfig", generator: torch.Generator) -> Starter:
-        """Nothing is trained or kept."""
-        return RandomStarter(config, self)
-
-
-class LearnedStart(Start):
-    """Predicted from the input by a two-layer MLP, z_0 = g(x)."""
-
-    kind: Literal["learned"] = "learned"
-
-    def starter(self, config: "ReasonerConfig", generator: torch.Generator) -> Starter:
-        """Draw the MLP's weights."""
-        return LearnedStarter(config, generator)
 
 
 class FixedStarter(Starter):
@@ -252,22 +219,31 @@ class FixedStarter(Starter):
         self.register_buffer("scratch", scratch)
 
     def forward(self, x: Tensor, keys: Tensor) -> State:
-        """Broadcast the vectors over tokens and rows."""
-        return State(
-            self.answer.expand_as(x).clone(),
-            None if self.scratch is None else self.scratch.expand_as(x).clone(),
-        )
+        scratch = None if self.scratch is None else self.scratch.expand_as(x).clone()
+        return State(self.answer.expand_as(x).clone(), scratch)
+
+
+class RandomStart(Start):
+    """Drawn afresh for every trajectory (RI); a scale of 0 starts from zeros."""
+
+    kind: Literal["random"] = "random"
+    answer: Spread = 1.0
+    """Standard deviation of the answer state, sigma_H."""
+    scratch: Spread = 1.0
+    """Standard deviation of the scratch state, sigma_L."""
+
+    def starter(self, config: "ReasonerConfig", generator: torch.Generator) -> Starter:
+        return RandomStarter(config, self)
 
 
 class RandomStarter(Starter):
-    """Truncated normals, independent over tokens and channels."""
+    """Truncated normals, independent over tokens and channels; each row draws from its own key."""
 
     def __init__(self, config: "ReasonerConfig", scales: RandomStart) -> None:
         super().__init__()
         self._scales, self._two_states = scales, config.two_states
 
     def forward(self, x: Tensor, keys: Tensor) -> State:
-        """Draw each row from its own key."""
         tokens, _, width = x.shape
 
         def draw(stream: int, scale: float) -> Tensor:
@@ -275,14 +251,21 @@ class RandomStarter(Starter):
                 return torch.zeros_like(x)
             return (truncated_normal(keys, stream, tokens, width) * scale).to(x.dtype)
 
-        return State(
-            draw(_ANSWER_STREAM, self._scales.answer),
-            draw(_SCRATCH_STREAM, self._scales.scratch) if self._two_states else None,
-        )
+        scratch = draw(_SCRATCH_STREAM, self._scales.scratch) if self._two_states else None
+        return State(draw(_ANSWER_STREAM, self._scales.answer), scratch)
+
+
+class LearnedStart(Start):
+    """Predicted from the input by a two-layer MLP on each token, trained with the rest: z_0 = g(x)."""
+
+    kind: Literal["learned"] = "learned"
+
+    def starter(self, config: "ReasonerConfig", generator: torch.Generator) -> Starter:
+        return LearnedStarter(config, generator)
 
 
 class LearnedStarter(Starter):
-    """z_0 = g(x), a two-layer MLP on each token's embedding, trained with the rest."""
+    """g(x), for one state or two."""
 
     def __init__(self, config: "ReasonerConfig", generator: torch.Generator) -> None:
         super().__init__()
@@ -291,7 +274,6 @@ class LearnedStarter(Starter):
         self.out = matrix(self.states * config.width, config.width, generator)
 
     def forward(self, x: Tensor, keys: Tensor) -> State:
-        """Predict the start from the input."""
         return State(*(F.silu(x @ self.into.t()) @ self.out.t()).chunk(self.states, dim=2))
 
 

@@ -5,7 +5,7 @@ The model is told the rules (mixer `rules`), and only candidates that the givens
 
 from typing import Any
 
-from eqr.model.rules import Rules
+from eqr.model.structured import Rules
 from eqr.puzzles import Puzzle
 from eqr.recipes.lab import LIVE, candidates
 from eqr.tasks import task_named

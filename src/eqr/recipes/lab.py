@@ -11,8 +11,7 @@ from eqr.model import systems
 from eqr.model.config import CandidateSites, Positions
 from eqr.model.mixers import Attention
 from eqr.model.operator import TwoLevel
-from eqr.model.rules import Rules
-from eqr.model.structured import Groups, Neighbours
+from eqr.model.structured import Groups, Neighbours, Rules
 from eqr.tasks import task_named
 from eqr.train.halting import LearnedHalt
 from eqr.train.loss import CrossEntropy, Loss

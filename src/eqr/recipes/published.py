@@ -63,4 +63,4 @@ def _paper_model(task_name: str, system: str) -> ReasonerConfig:
             fields["scratch"] = 4
         if system == "weight-tied":
             fields["applications"] = 5
-    return systems.system_named(system)(task, **fields)
+    return systems.SYSTEMS[system](task, **fields)

@@ -11,7 +11,7 @@ from eqr.data import PuzzleSet, load_split
 from eqr.data.splits import read_dataset, sample
 from eqr.errors import UserError
 from eqr.model.config import ReasonerConfig
-from eqr.model.loading import load
+from eqr.model.lookup import load
 from eqr.model.reasoner import Reasoner
 from eqr.results.evaluate import fitting_task
 from eqr.runs import RunFolder, Summary

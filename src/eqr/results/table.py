@@ -19,7 +19,7 @@ from eqr.data.arrays import read_archive
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file, read_object, require_own, write_json
 from eqr.model.reasoner import Reasoner
-from eqr.model.weights import digest_of
+from eqr.model.saving import digest_of
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import CandidateBlock, Candidates
 from eqr.tasks import task_named

@@ -11,7 +11,7 @@ from eqr.dynamics.halting import (
     ResidualBelow,
     parse_halting,
 )
-from eqr.model.loading import load
+from eqr.model.lookup import load
 from eqr.solve.answers import Answer, Refused, Snapshot, SolveOptions
 from eqr.solve.budget import Budget
 from eqr.solve.candidates import Candidates, Finished, Status

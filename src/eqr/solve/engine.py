@@ -39,7 +39,7 @@ from eqr.backends import Backend, default_backend
 from eqr.dynamics.iterate import Turn
 from eqr.dynamics.rows import Rows, join, put, take
 from eqr.errors import UserError
-from eqr.model.counters import row_key
+from eqr.model.definitions import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.solve.answers import Snapshot
 from eqr.solve.budget import Budget

@@ -18,7 +18,7 @@ from eqr.dynamics.iterate import Dynamics, Operator, Reasoning, Turn, unroll
 from eqr.dynamics.rows import Rows, put, take
 from eqr.errors import UserError, brief
 from eqr.model.config import ReasonerConfig
-from eqr.model.counters import row_key
+from eqr.model.definitions import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Input, RandomStarter, Reading, State
 from eqr.solve.answers import Snapshot

@@ -39,8 +39,8 @@ from eqr.backends import Backend
 from eqr.dynamics.halting import parse_halting
 from eqr.dynamics.iterate import unroll
 from eqr.errors import UserError
-from eqr.model.counters import row_key
-from eqr.model.loading import load
+from eqr.model.definitions import row_key
+from eqr.model.lookup import load
 from eqr.model.reasoner import Reasoner
 from eqr.solve.answers import USUAL_DEPTH, USUAL_HALT, Answer, Refused, Snapshot, read_puzzle
 from eqr.solve.budget import Budget, usual_depth

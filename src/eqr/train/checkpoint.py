@@ -19,7 +19,7 @@ from torch import Tensor
 
 from eqr.errors import UserError
 from eqr.files import new_file, parse_json, read_object, regular_file, require_object
-from eqr.model.weights import DIGEST, digest_of
+from eqr.model.saving import DIGEST, digest_of
 from eqr.runs import RunFolder
 from eqr.signals import deferred_interrupts
 from eqr.train.recipe import Recipe

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 from torch import Tensor
 
 from eqr.dynamics.halting import AnswerAccepted, HaltHead, HaltingRule
-from eqr.model.counters import scramble
+from eqr.model.definitions import scramble
 from eqr.model.state import Reading
 from eqr.registry import Kind, kinds_of, reads, register
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from eqr.data import Batch
 from eqr.dynamics.rows import Rows, put
 from eqr.model.config import ReasonerConfig
-from eqr.model.counters import scramble
+from eqr.model.definitions import scramble
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
 

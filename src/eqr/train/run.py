@@ -18,11 +18,9 @@ from torch import Tensor
 from eqr.data import GeneratedStream, Splits
 from eqr.errors import UserError
 from eqr.files import remove, write_json
-from eqr.model.card import SINGLE
-from eqr.model.loading import local_device
+from eqr.model.lookup import local_device
 from eqr.model.reasoner import Reasoner
-from eqr.model.saving import WEIGHTS
-from eqr.model.weights import load_weights, read_weights
+from eqr.model.saving import SINGLE, WEIGHTS, load_weights, read_weights
 from eqr.progress import Progress, progress
 from eqr.result import Result
 from eqr.runs import RunFolder, Summary

@@ -14,7 +14,7 @@ from eqr.backends import Backend, Cpu
 from eqr.data import Batches, GeneratedStream
 from eqr.errors import UserError
 from eqr.model.reasoner import Reasoner
-from eqr.model.weights import require_shapes, shapes_of
+from eqr.model.saving import require_shapes, shapes_of
 from eqr.tasks import task_named
 from eqr.train.distributed import World
 from eqr.train.optimizer import FlatParameters

@@ -9,7 +9,7 @@ import torch
 from eqr.data import PuzzleSet, in_order
 from eqr.dynamics.iterate import unroll
 from eqr.errors import UserError, brief
-from eqr.model.counters import row_key
+from eqr.model.definitions import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.solve.budget import Budget
 from eqr.solve.rollout import Inference

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from eqr.backends.cpu.operators import is_float32, only_numbers, small_enough
 from eqr.backends.cpu.row_executor import RowExecutor
-from eqr.model.layers import EPSILON, ChannelMlp, Stack
-from eqr.model.operator import Move, Noise
+from eqr.model.definitions import EPSILON
+from eqr.model.operator import ChannelMlp, Move, Noise, Stack
 from eqr.model.state import State
 from eqr.model.structured import Cross, Factors, GroupMlp, NeighbourMlp
 

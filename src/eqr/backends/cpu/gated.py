@@ -15,8 +15,8 @@ from torch import Tensor
 
 from eqr.backends.cpu.operators import Kernel, is_float32, register, small_enough
 from eqr.backends.cpu.row_executor import product
-from eqr.model import layers
-from eqr.model.layers import EPSILON, gated_mlp
+from eqr.model import definitions
+from eqr.model.definitions import EPSILON, gated_mlp
 
 
 def gate(both: Tensor, dim: int) -> Tensor:
@@ -65,7 +65,7 @@ def _halves(both: Tensor, dim: int) -> tuple[int, int]:
     return (rows, columns // 2) if dim == 1 else (1, rows * columns // 2)
 
 
-register(layers.gate, Kernel(takes=lambda both, _dim: is_float32(both) and small_enough(both), run=gate))
+register(definitions.gate, Kernel(takes=lambda both, _dim: is_float32(both) and small_enough(both), run=gate))
 
 
 LARGEST_WEIGHTS = 1 << 16

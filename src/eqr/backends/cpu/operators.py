@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import functional as F
 
-from eqr.model.counters import choose, uniform
+from eqr.model.definitions import choose, uniform
 from eqr.model.operator import Application, Noise, Perturbation
 from eqr.model.state import halt_scores, products, square_distances
 

@@ -1,4 +1,4 @@
-// The key of a trajectory, as eqr.model.counters.row_key makes it: BLAKE2b of "seed/restart/", "identity/"
+// The key of a trajectory, as eqr.model.definitions.row_key makes it: BLAKE2b of "seed/restart/", "identity/"
 // where there is one, and the tokens: eight bytes, read as a little-endian number without its top bit. Same key,
 // same start, same noise.
 
