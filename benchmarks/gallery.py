@@ -23,7 +23,8 @@ import torch
 
 from eqr.data import PuzzleSet, load_split
 from eqr.model.reasoner import Reasoner
-from eqr.puzzles import Puzzle, cpsat
+from eqr.puzzles import Puzzle
+from eqr.puzzles.generating import answers_by_cp_sat
 from eqr.recipes import recipe_named
 from eqr.results.evaluate import BudgetSweep, evaluate
 from eqr.solve import Budget, LowestResidual, parse_halting
@@ -123,7 +124,7 @@ def by_cpsat(task: Puzzle, puzzles: PuzzleSet) -> float:
     some = puzzles.inputs[:50].astype(np.int64) - FIRST
     began = time.process_time()
     for givens in some:
-        answers, _ = cpsat.answers(task.rows, givens, limit=1, seconds=60)
+        answers, _ = answers_by_cp_sat(task.rows, givens, limit=1, seconds=60)
         assert answers
     return (time.process_time() - began) / len(some)
 

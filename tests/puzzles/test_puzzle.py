@@ -10,7 +10,7 @@ import pytest
 import eqr
 from eqr.data.generated import Blocks, generate
 from eqr.errors import UserError
-from eqr.puzzles import compiled_puzzle, cpsat, generating
+from eqr.puzzles import compiled_puzzle, generating
 from eqr.puzzles.search import find
 from eqr.recipes import recipe_named
 from eqr.tasks import task_named
@@ -126,7 +126,7 @@ def test_search_and_cp_sat_agree(task):
     empty = np.full(task.cells, -1)
     count = len(answers_by_brute_force(task))
     assert find(task.tables, empty, limit=count + 5, steps=10**9)[0].solutions == count
-    found, complete = cpsat.answers(task.rows, empty, limit=count + 5, seconds=60)
+    found, complete = generating.answers_by_cp_sat(task.rows, empty, limit=count + 5, seconds=60)
     assert complete
     assert len({tuple(answer) for answer in found}) == count
 

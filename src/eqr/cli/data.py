@@ -165,7 +165,7 @@ def show(
 ) -> None:
     """Show what is in a dataset: statistics, histograms, repeats and leaks, and a few puzzles."""
     from eqr.data import Splits
-    from eqr.data.describe import describe
+    from eqr.data.splits import describe
     from eqr.tasks import task_named
 
     splits = Splits.load(dataset)

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eqr.data.checks import require_sound
-from eqr.data.puzzles import PuzzleSet
+from eqr.data.puzzles import PuzzleSet, require_sound
 from eqr.data.splits import chosen_rows
 from eqr.errors import UserError, nearest
 from eqr.files import regular_file

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from pydantic import NonNegativeInt, PositiveInt, StringConstraints
 
 from eqr.data.arrays import read_integers
-from eqr.data.checks import require_sound
-from eqr.data.puzzles import BLANK, PuzzleSet
+from eqr.data.puzzles import BLANK, PuzzleSet, require_sound
 from eqr.data.splits import SPLITS, Splits, components
 from eqr.errors import UserError
 from eqr.files import new_folder, read_json, write_json

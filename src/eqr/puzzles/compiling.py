@@ -13,28 +13,27 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from cpmpy.expressions.core import BoolVal, Comparison, Expression
-from cpmpy.expressions.globalconstraints import AllDifferent, AllDifferentExceptN
+from cpmpy.expressions.core import BoolVal, Comparison, Expression, Operator
+from cpmpy.expressions.globalconstraints import AllDifferent, AllDifferentExceptN, GlobalConstraint
+from cpmpy.expressions.globalfunctions import GlobalFunction
 from cpmpy.expressions.utils import is_any_list
-from cpmpy.expressions.variables import _NumVarImpl
+from cpmpy.expressions.variables import NegBoolView, _NumVarImpl
 from cpmpy.transformations.get_variables import get_variables
 from numpy.typing import NDArray
 
 from eqr.errors import UserError, brief
-from eqr.puzzles.expressions import (
-    MOST_ASSIGNMENTS,
-    Unsayable,
-    boxes,
-    described,
-    is_truth,
-    literals_of,
-    parts_of,
-    refusal,
-    shape_of,
-    whole_number,
-)
 from eqr.tasks.rows import Row, Rule, Sort
 
+MOST_ASSIGNMENTS = 20_000
+"""Assignments of a rule's cells that are listed, one by one, where no other form fits."""
+WHY_NOT = {
+    "circuit": "connectivity is not a sum over groups",
+    "subcircuit": "connectivity is not a sum over groups",
+    "cumulative": "a schedule's resource use over time is not a sum over groups of cells",
+    "no_overlap": "an order in time is not a sum over groups of cells",
+    "regular": "the states of an automaton are not cells",
+    "mdd": "the states of a diagram are not cells",
+}
 MOST_ROWS = 2_000
 """Rows that one listed rule may need."""
 
@@ -58,6 +57,10 @@ def compile_rules(
     for constraint in constraints:
         compiler.add(constraint)
     return compiler.done
+
+
+class Unsayable(UserError):
+    """A rule that no rows say."""
 
 
 class _Compiler:
@@ -93,9 +96,9 @@ class _Compiler:
             raise UserError(f"{brief(str(constraint))} is no rule: rules are constraints, true or false")
         elif constraint.name == "and":
             for part in constraint.args:
-                self.add(part, described(constraint) or description)
+                self.add(part, _described(constraint) or description)
         else:
-            self._compile(constraint, described(constraint) or description)
+            self._compile(constraint, _described(constraint) or description)
 
     def _compile(self, constraint: Expression, description: str | None) -> None:
         cells = self._scope(constraint)
@@ -126,15 +129,15 @@ class _Compiler:
         try:
             parts, defining = constraint.decompose()
         except (AttributeError, NotImplementedError, TypeError):
-            raise Unsayable(refusal(constraint)) from None
+            raise Unsayable(_refusal(constraint)) from None
         known = all(variable.name in self._cell for variable in get_variables([*parts, *defining]))
         if not known:
-            raise Unsayable(refusal(constraint))
+            raise Unsayable(_refusal(constraint))
         try:
             for part in (*parts, *defining):
                 self.add(part, description)
         except Unsayable:
-            raise Unsayable(refusal(constraint)) from None
+            raise Unsayable(_refusal(constraint)) from None
 
     def _keep(self, rule: Rule, rows: list[Row]) -> None:
         number = len(self.done.rules)
@@ -181,7 +184,7 @@ class _Compiler:
                 for variable, value in zip(variables, assignment, strict=True):
                     variable._value = value
                 numbers.append(
-                    whole_number(expression.value() if isinstance(expression, Expression) else expression)
+                    _whole_number(expression.value() if isinstance(expression, Expression) else expression)
                 )
         finally:
             for variable, value in zip(variables, before, strict=True):
@@ -200,14 +203,14 @@ class _Compiler:
     def _terms(self, expression: Any) -> tuple[Terms, int] | None:
         """Return an expression as a sum of what single cells contribute, and a constant, if it is one."""
         if not isinstance(expression, Expression):
-            return {}, whole_number(expression)
+            return {}, _whole_number(expression)
         cells = self._scope(expression)
         if not cells:
-            return {}, whole_number(expression.value())
+            return {}, _whole_number(expression.value())
         if len(cells) == 1:
             cell, numbers = self._over_one(expression) or (0, self._values)
             return {cell: numbers}, 0
-        parts = parts_of(expression)
+        parts = _parts_of(expression)
         if parts is None:
             return None
         terms: Terms = {}
@@ -228,7 +231,7 @@ class _Compiler:
         if isinstance(constraint, AllDifferent):
             given, free = constraint.args, set()
         elif isinstance(constraint, AllDifferentExceptN):
-            given, free = constraint.args[0], {whole_number(value) for value in constraint.args[1]}
+            given, free = constraint.args[0], {_whole_number(value) for value in constraint.args[1]}
         else:
             return None
         holders: dict[int, dict[int, list[int]]] = {}
@@ -245,7 +248,7 @@ class _Compiler:
             return None  # a cell twice
         for arg in given:
             if not (isinstance(arg, Expression) and self._scope(arg)):
-                number = whole_number(arg.value() if isinstance(arg, Expression) else arg)
+                number = _whole_number(arg.value() if isinstance(arg, Expression) else arg)
                 if number in taken and number not in free:
                     raise UserError(f"no grid can keep {brief(str(constraint))}: {number} stands in it twice")
                 taken.add(number)
@@ -293,7 +296,7 @@ class _Compiler:
 
     def _clause(self, constraint: Expression) -> list[Row] | None:
         """Read `or` and `->` over parts that are about one cell each: at least one of them holds."""
-        literals = literals_of(constraint)
+        literals = _literals_of(constraint)
         if literals is None or len(literals) < 2:
             return None
         terms: Terms = {}
@@ -306,7 +309,7 @@ class _Compiler:
 
     def _condition(self, constraint: Expression) -> list[Row] | None:
         """Read `condition -> sum`, the condition about one cell: a weight makes the sum idle without it."""
-        if constraint.name == "==" and all(is_truth(side) for side in constraint.args):
+        if constraint.name == "==" and all(_is_truth(side) for side in constraint.args):
             left, right = constraint.args
             there, back = self._condition(left.implies(right)), self._condition((~left).implies(~right))
             return None if there is None or back is None else [*there, *back]
@@ -354,9 +357,9 @@ class _Compiler:
     def _forbidden(self, constraint: Expression, cells: Sequence[int]) -> list[tuple[tuple[int, ...], ...]]:
         """Return boxes that cover what a constraint forbids; those alike but for cells are listed once."""
         names = {self._variables[cell].name: f"#{place}" for place, cell in enumerate(cells)}
-        key = (shape_of(constraint, names), tuple(self._domains[cell].tobytes() for cell in cells))
+        key = (_shape_of(constraint, names), tuple(self._domains[cell].tobytes() for cell in cells))
         if key not in self._listed:
-            self._listed[key] = boxes(self._evaluate(constraint, cells) == 0)
+            self._listed[key] = _boxes(self._evaluate(constraint, cells) == 0)
         return self._listed[key]
 
     # rows
@@ -389,3 +392,107 @@ class _Compiler:
 
 def _plus(terms: Terms, cell: int, numbers: NDArray[np.int64]) -> Terms:
     return {**terms, cell: terms.get(cell, 0) + numbers}
+
+
+def _boxes(forbidden: NDArray[np.bool_]) -> list[tuple[tuple[int, ...], ...]]:
+    """Cover what is forbidden by boxes (a set of values on each axis), each as large as it can be made."""
+    left = forbidden.copy()
+    boxes = []
+    while left.any():
+        first = np.unravel_index(int(left.argmax()), left.shape)
+        sides = [np.array([place]) for place in first]
+        for axis in range(forbidden.ndim):
+            slab = [*sides]
+            slab[axis] = np.arange(forbidden.shape[axis])
+            inside = forbidden[np.ix_(*slab)]
+            others = tuple(other for other in range(forbidden.ndim) if other != axis)
+            sides[axis] = np.flatnonzero(inside.all(axis=others))
+        left[np.ix_(*sides)] = False
+        boxes.append(tuple(tuple(side.tolist()) for side in sides))
+    return boxes
+
+
+def _parts_of(expression: Expression) -> list[tuple[int, Any]] | None:
+    """Return (weight, part) pairs that an expression is the sum of; None if it is no sum."""
+    name, args = expression.name, expression.args
+    if name == "sum":
+        return [(1, arg) for arg in args]
+    if name == "wsum":
+        return list(zip((_whole_number(weight) for weight in args[0]), args[1], strict=True))
+    if name == "sub":
+        return [(1, args[0]), (-1, args[1])]
+    if name == "-":
+        return [(-1, args[0])]
+    if name == "mul" and not isinstance(args[0], Expression):
+        return [(_whole_number(args[0]), args[1])]
+    if name == "count" and not isinstance(args[1], Expression):
+        return [(1, part == args[1]) for part in args[0]]
+    if name == "among":
+        return [(1, part == value) for part in args[0] for value in args[1]]
+    return None
+
+
+def _literals_of(constraint: Expression) -> list[Any] | None:
+    """Return the parts of which at least one holds; None for what is no clause."""
+    if constraint.name == "or":
+        return list(constraint.args)
+    if constraint.name == "->":
+        after = _literals_of(constraint.args[1]) if isinstance(constraint.args[1], Operator) else None
+        return [~constraint.args[0], *(after or [constraint.args[1]])]
+    if constraint.name == "not" and constraint.args[0].name == "and":
+        return [~part for part in constraint.args[0].args]
+    return None
+
+
+def _is_truth(side: Any) -> bool:
+    return isinstance(side, Expression) and side.is_bool()
+
+
+def _whole_number(value: Any) -> int:
+    if isinstance(value, Expression):
+        value = value.value()
+    if value is None or value != int(value):
+        raise UserError(f"{value} is no whole number; rules are about whole numbers")
+    return int(value)
+
+
+def _shape_of(part: Any, names: dict[str, str]) -> object:
+    """Return an expression as nested tuples, with its cells numbered by appearance."""
+    if isinstance(part, NegBoolView):
+        return "not", names[part._bv.name]
+    if isinstance(part, _NumVarImpl):
+        return names[part.name]
+    if isinstance(part, Comparison | Operator | GlobalFunction):
+        return part.name, *(_shape_of(arg, names) for arg in part.args)
+    if isinstance(part, Expression):
+        return object()  # others may hold more than their arguments: like nothing else
+    if is_any_list(part):
+        return tuple(_shape_of(arg, names) for arg in part)
+    return part
+
+
+def _described(constraint: Expression) -> str | None:
+    description = constraint._description
+    return None if description is None else str(description.text)
+
+
+def _culprit(expression: Expression) -> Expression:
+    """Return the part of an expression that is no sum: a global constraint or function, if there is one."""
+    parts = [part for part in expression.args if isinstance(part, Expression)]
+    if isinstance(expression, GlobalConstraint | GlobalFunction) and _parts_of(expression) is None:
+        return expression
+    found = [_culprit(part) for part in parts if not isinstance(part, _NumVarImpl)]
+    return next((part for part in found if isinstance(part, GlobalConstraint | GlobalFunction)), expression)
+
+
+def _refusal(constraint: Expression) -> str:
+    culprit = _culprit(constraint)
+    name = culprit.name if isinstance(culprit, Comparison | Operator) else type(culprit).__name__
+    why = WHY_NOT.get(
+        culprit.name,
+        f"it is no sum over cells, and relates more than {MOST_ASSIGNMENTS:,} assignments, too many to list",
+    )
+    return (
+        f"{name}: {why}; say it by AllDifferent, sums, counts, clauses or tables of few cells "
+        f"(in {brief(str(constraint))})"
+    )

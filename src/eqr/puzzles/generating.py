@@ -1,16 +1,15 @@
 """Making puzzles with one answer: fill the grid at random, then take clues away while one answer is proven.
 
-Every search is bounded, so that options no puzzle meets, and rules no grid keeps, end in an error.
+Every search is bounded, so that options no puzzle meets, and rules no grid keeps, end in an error. What the
+search leaves open, CP-SAT decides from the same rows in bounded time (OR-tools, `eqr[puzzles]`).
 """
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eqr.errors import UserError
-from eqr.puzzles import cpsat
+from eqr.errors import UserError, with_extra
 from eqr.tasks.base import Instance
 from eqr.tasks.filling import BLANK, FIRST, PuzzleOptions
 from eqr.tasks.rows import Ints, Rows
@@ -46,7 +45,7 @@ def filled(rng: np.random.Generator, rows: Rows, tables: "Tables", name: str) ->
             return answer
         if found.complete:
             raise UserError(f"{name}: no grid keeps all rules; they contradict each other")
-    answers, complete = cpsat.answers(
+    answers, complete = answers_by_cp_sat(
         rows, empty, limit=1, seconds=SECONDS, seed=int(rng.integers(1, 1 << 31))
     )
     if answers:
@@ -66,7 +65,7 @@ def count(rows: Rows, tables: "Tables", givens: Ints, name: str) -> int:
     found, _ = find(tables, givens, limit=2, steps=RATE_STEPS)
     if found.complete:
         return found.solutions
-    answers, complete = cpsat.answers(rows, givens, limit=2, seconds=SECONDS)
+    answers, complete = answers_by_cp_sat(rows, givens, limit=2, seconds=SECONDS)
     if not complete:
         raise UserError(
             f"{name}: whether a puzzle has one answer was not decided in {SECONDS:g} s; add clues"
@@ -87,17 +86,10 @@ def take_away(givens: Ints, order: NDArray[np.int64], tables: "Tables", clues: i
             break
 
 
-def endless(
-    rng: np.random.Generator, options: PuzzleOptions, rows: Rows, tables: "Tables", name: str
-) -> Iterator[Instance]:
-    """Yield fitting puzzles without end."""
-    while True:
-        yield _fitting(rng, options, rows, tables, name)
-
-
-def _fitting(
+def fitting(
     rng: np.random.Generator, options: PuzzleOptions, rows: Rows, tables: "Tables", name: str
 ) -> Instance:
+    """Draw puzzles until one fits the options."""
     from eqr.puzzles.search import find
 
     ratings: list[int] = []
@@ -114,3 +106,54 @@ def _fitting(
         f"{name}: no puzzle with {options} in {ATTEMPTS:,} attempts (ratings seen: {min(ratings)} to "
         f"{max(ratings)}); widen the range"
     )
+
+
+def answers_by_cp_sat(
+    rows: Rows, givens: NDArray[np.integer], *, limit: int, seconds: float, seed: int = 0
+) -> tuple[list[Ints], bool]:
+    """Return up to `limit` answers (cells) by CP-SAT, and whether there are no others below the limit.
+
+    A candidate is a Boolean, a cell is "exactly one", and a row is a linear constraint. With a seed the
+    search is random. Ctrl-C is heard when the call ends, `seconds` later at most.
+    """
+    try:
+        from ortools.sat.python import cp_model
+    except ImportError:
+        raise UserError(f"this puzzle needs an exact solver to decide it: {with_extra('puzzles')}") from None
+    model = cp_model.CpModel()
+    chosen = [
+        [model.new_bool_var(f"{cell}={value}") for value in range(rows.values)] for cell in range(len(givens))
+    ]
+    flat = [variable for cell in chosen for variable in cell]
+    for cell, given in zip(chosen, givens.tolist(), strict=True):
+        model.add_exactly_one(cell)
+        if given >= 0:
+            model.add(cell[given] == 1)
+    for row in range(len(rows)):
+        entries = slice(rows.starts[row], rows.starts[row + 1])
+        variables = [flat[site] for site in rows.sites[entries]]
+        total = cp_model.LinearExpr.weighted_sum(variables, rows.weights[entries].tolist())
+        model.add_linear_constraint(total, int(rows.low[row]), int(rows.high[row]))
+    if seed:
+        values = np.random.default_rng(seed).integers(rows.values, size=len(chosen))
+        for cell, value in zip(chosen, values, strict=True):
+            model.add_hint(cell[value], True)
+    found: list[Ints] = []
+
+    class Collect(cp_model.CpSolverSolutionCallback):  # type: ignore[misc]  # not installed: Any
+        def on_solution_callback(self) -> None:
+            held = [[self.boolean_value(variable) for variable in cell] for cell in chosen]
+            found.append(np.array(held).argmax(axis=1))
+            if len(found) >= limit:
+                self.stop_search()
+
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = seconds
+    solver.parameters.num_workers = 1
+    solver.parameters.catch_sigint_signal = False  # Python's own handler is heard, not swallowed
+    solver.parameters.enumerate_all_solutions = limit > 1
+    if seed:
+        solver.parameters.random_seed = seed % (1 << 31)
+        solver.parameters.randomize_search = True
+    status = solver.solve(model, Collect())
+    return found, status in (cp_model.OPTIMAL, cp_model.INFEASIBLE) or len(found) >= limit

@@ -2,7 +2,7 @@
 
 A row's least and greatest sum follow from what its cells may still hold; a candidate that no sum within
 bounds can contain is ruled out. Compiled by numba; every call ends after a number of steps (rows looked at),
-so that nothing here runs for ever. `cpsat.py` decides what this leaves open.
+so that nothing here runs for ever. CP-SAT (generating.py) decides what this leaves open.
 """
 
 from typing import NamedTuple

@@ -6,7 +6,7 @@ sent to other processes.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,7 +106,8 @@ class Puzzle(Filling):
     def generate(self, rng: np.random.Generator, options: Generate | None = None) -> Iterator[Instance]:
         """Yield puzzles with one answer, rated by the backtracks an exact search needs."""
         chosen = PuzzleOptions.of(options, self.name)
-        return generating.endless(rng, chosen, self.rows, self.tables, self.name)
+        draw = partial(generating.fitting, rng, chosen, self.rows, self.tables, self.name)
+        return iter(draw, None)
 
     @cached_property
     def tables(self) -> "Tables":
