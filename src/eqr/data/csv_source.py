@@ -7,7 +7,7 @@ thousand rows can be drawn from four million without holding them all.
 import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,28 +49,45 @@ def read_csv(
     ours; then the columns that it does not name are left out.
     """
     renamed = _renamed(columns or {})
-    first, total = _survey(path, renamed)
+    first = next(_rows(path, renamed), None)
+    if first is None:
+        raise UserError(f"{path} has no rows below its header")
+    total = sum(1 for _ in _rows(path, renamed))
     task = task or task_of_text(first.question, where=f"{path} line {first.line}")
     if count is not None and not 0 < count <= total:
         raise UserError(f"{path} has {total:,} rows; cannot draw {count:,} of them")
     wanted = np.arange(total) if count is None else chosen_rows(total, count, seed)
-    table = _read_rows(path, task, wanted, renamed, quiet=quiet)
-    require_sound(
-        task, table.inputs, table.labels, lambda row: f"{path} line {table.lines[row]}", quiet=quiet
-    )
-    metadata = {"made_by": "eqr data import", "file": path.name, "rows": total}
-    puzzles = PuzzleSet.of(
+    inputs, labels = np.zeros((2, len(wanted), task.cells), np.uint8)
+    ratings, sources, lines = np.zeros((3, len(wanted)), np.int64)
+    names: dict[str, int] = {}
+    places = {row: place for place, row in enumerate(wanted.tolist())}
+    with progress(f"reading {path.name}", len(wanted), unit="rows", quiet=quiet) as shown:
+        for number, row in enumerate(_rows(path, renamed)):
+            place = places.get(number)
+            if place is None:
+                continue
+            where = f"{path} line {row.line}"
+            inputs[place] = _parsed(task, row.question, f"{where}, question")
+            labels[place] = _parsed(task, row.answer, f"{where}, answer")
+            ratings[place] = _rating(row.rating, where)
+            sources[place] = names.setdefault(row.source, len(names))
+            lines[place] = row.line
+            shown.advance()
+    if len(names) > LARGEST["source names"]:
+        raise UserError(f"{path} names {len(names):,} sources; at most {LARGEST['source names']:,} fit")
+    require_sound(task, inputs, labels, lambda row: f"{path} line {lines[row]}", quiet=quiet)
+    metadata: dict[str, Any] = {"made_by": "eqr data import", "file": path.name, "rows": total}
+    if count is not None:
+        metadata["sample"] = {"seed": seed, "of": path.name, "indices": wanted.tolist()}
+    return PuzzleSet.of(
         task.name,
-        table.inputs,
-        table.labels,
-        ratings=table.ratings,
-        sources=table.sources,
-        source_names=tuple(table.source_names),
+        inputs,
+        labels,
+        ratings=ratings,
+        sources=sources,
+        source_names=tuple(names),
         metadata=metadata,
     )
-    if count is None:
-        return puzzles
-    return puzzles.with_metadata(sample={"seed": seed, "of": path.name, "indices": wanted.tolist()})
 
 
 def task_of_text(question: str, *, where: str) -> Task:
@@ -89,15 +106,6 @@ def task_of_text(question: str, *, where: str) -> Task:
     )
 
 
-class _Table(NamedTuple):
-    inputs: Tokens
-    labels: Tokens
-    ratings: list[int]
-    sources: list[int]
-    source_names: list[str]
-    lines: list[int]
-
-
 def _renamed(columns: Mapping[str, str]) -> dict[str, str]:
     """Turn "ours: theirs" round; empty if the file goes by our names."""
     for name in columns:
@@ -107,44 +115,6 @@ def _renamed(columns: Mapping[str, str]) -> dict[str, str]:
     if columns and len(theirs) != len(COLUMNS):
         raise UserError(f"--column: one column cannot be two of {', '.join(COLUMNS)}")
     return theirs if columns else {}
-
-
-def _survey(path: Path, renamed: Mapping[str, str]) -> tuple[CsvRow, int]:
-    """The first row, and how many there are."""
-    rows = _rows(path, renamed)
-    first = next(rows, None)
-    if first is None:
-        raise UserError(f"{path} has no rows below its header")
-    return first, 1 + sum(1 for _ in rows)
-
-
-def _read_rows(
-    path: Path,
-    task: Task,
-    wanted: np.ndarray[tuple[int], np.dtype[np.int64]],
-    renamed: Mapping[str, str],
-    *,
-    quiet: bool,
-) -> _Table:
-    shape = (len(wanted), task.cells)
-    table = _Table(np.zeros(shape, np.uint8), np.zeros(shape, np.uint8), [], [], [], [])
-    numbers: dict[str, int] = {}
-    left = set(wanted.tolist())
-    with progress(f"reading {path.name}", len(wanted), unit="rows", quiet=quiet) as shown:
-        for number, row in enumerate(_rows(path, renamed)):
-            if number not in left:
-                continue
-            where, at = f"{path} line {row.line}", len(table.lines)
-            table.inputs[at] = _parsed(task, row.question, f"{where}, question")
-            table.labels[at] = _parsed(task, row.answer, f"{where}, answer")
-            table.ratings.append(_rating(row.rating, where))
-            table.sources.append(numbers.setdefault(row.source, len(numbers)))
-            table.lines.append(row.line)
-            shown.advance()
-    if len(numbers) > LARGEST["source names"]:
-        raise UserError(f"{path} names {len(numbers):,} sources; at most {LARGEST['source names']:,} fit")
-    table.source_names.extend(numbers)
-    return table
 
 
 def _parsed(task: Task, text: str, where: str) -> Tokens:

@@ -38,20 +38,20 @@ def filled(rng: np.random.Generator, rows: Rows, tables: "Tables", name: str) ->
     from eqr.puzzles.search import find
 
     empty = np.full(tables.cells, -1)
+    impossible = UserError(f"{name}: no grid keeps all rules; they contradict each other")
     for _ in range(FILL_TRIES):
         seed = int(rng.integers(1, 1 << 31))
         found, answer = find(tables, empty, limit=1, steps=FILL_STEPS, seed=seed)
         if found.solutions:
             return answer
         if found.complete:
-            raise UserError(f"{name}: no grid keeps all rules; they contradict each other")
-    answers, complete = answers_by_cp_sat(
-        rows, empty, limit=1, seconds=SECONDS, seed=int(rng.integers(1, 1 << 31))
-    )
+            raise impossible
+    seed = int(rng.integers(1, 1 << 31))
+    answers, complete = answers_by_cp_sat(rows, empty, limit=1, seconds=SECONDS, seed=seed)
     if answers:
         return answers[0]
     if complete:
-        raise UserError(f"{name}: no grid keeps all rules; they contradict each other")
+        raise impossible
     raise UserError(
         f"{name}: no grid that keeps all rules was found in {SECONDS:g} s; "
         "make the puzzle smaller, or check that its rules do not contradict each other"
