@@ -120,14 +120,11 @@ class Saved(nn.Module):
         if unknown:
             raise UserError(f"from_pretrained has no option {unknown[0]!r}; the config is the model's own")
         place = str(pretrained_model_name_or_path)
-        folder, names = local_model(place), (CONFIG, WEIGHTS, MEASURED, TRAINING)
-        return cls._from_files(
-            *(_download(place, name, hub) if folder is None else folder / name for name in names),
-            verify=verify,
+        folder = local_model(place)
+        path, weights, measured, training = (
+            _download(place, name, hub) if folder is None else folder / name
+            for name in (CONFIG, WEIGHTS, MEASURED, TRAINING)
         )
-
-    @classmethod
-    def _from_files(cls, path: Path, weights: Path, measured: Path, training: Path, *, verify: bool) -> Self:
         said = read_object(path)
         config = ReasonerConfig.from_json(said, where=str(path))
         tensors = read_weights(weights)

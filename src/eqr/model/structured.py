@@ -44,15 +44,17 @@ def holds(h: Tensor) -> Tensor:
     return size > 0
 
 
+def _keep(module: nn.Module, **tables: Tensor) -> None:
+    """Hold tables that follow a module to its device and are never saved, since the config implies them."""
+    for name, table in tables.items():
+        module.register_buffer(name, table, persistent=False)
+
+
 class Exchange(nn.Module, ABC):
     """What an MLP hears of the sites (collect) and who hears the MLP (deliver)."""
 
     sizes: tuple[int, ...]
     """Places at which each of the MLPs acts."""
-
-    def _keep(self, name: str, table: Tensor) -> None:
-        # follows the model to its device, is never saved: the config says it all
-        self.register_buffer(name, table, persistent=False)
 
     @abstractmethod
     def collect(self, h: Tensor) -> Tensor:
@@ -93,9 +95,9 @@ class Factors(Exchange):
         tables = [np.pad(m, ((0, 0), (0, most - m.shape[1])), constant_values=ABSENT) for m in families]
         members = torch.from_numpy(np.concatenate(tables).astype(np.int64))
         counts = (members != ABSENT).sum(dim=1)
-        self._keep("members", members)
-        self._keep("factors", counts.clamp(min=1).float().rsqrt())
-        self._keep("memberships", torch.from_numpy(_memberships(members.numpy(), sites)))
+        memberships = torch.from_numpy(_memberships(members.numpy(), sites))
+        factors = counts.clamp(min=1).float().rsqrt()
+        _keep(self, members=members, factors=factors, memberships=memberships)
 
     def collect(self, h: Tensor) -> Tensor:
         """Sum members; the factor keeps the size of the sum independent of their number."""
@@ -143,7 +145,7 @@ class Cross(Exchange):
         middle, before, after = slice(1, -1), slice(0, -2), slice(2, None)
         arms = ((middle, middle), (before, middle), (after, middle), (middle, before), (middle, after))
         table = np.stack([cells[arm].reshape(-1) for arm in arms], axis=1)
-        self._keep("arms", torch.from_numpy(table.astype(np.int64)))
+        _keep(self, arms=torch.from_numpy(table.astype(np.int64)))
         self.sizes = (rows * columns,)
 
     def collect(self, h: Tensor) -> Tensor:
@@ -363,32 +365,27 @@ class Rules(Structured):
 
 
 class Members(nn.Module):
-    """The rows of one kind as entries (place, site, weight)."""
+    """The rows of one kind as entries (place among the rows, site, weight), and the bounds of each row."""
 
     places: Tensor
-    """(entries): which row an entry belongs to."""
     sites: Tensor
-    """(entries)."""
     weights: Tensor
     """(entries, 1, 1)."""
     low: Tensor
     """(rows, 1, 1)."""
     high: Tensor
-    """(rows, 1, 1)."""
 
     def __init__(self, rows: Rows, kind: RowKind) -> None:
         super().__init__()
         chosen = np.flatnonzero(rows.kinds == kind)
         entries = np.isin(rows.row_of, chosen)
         self.size, self.kind = len(chosen), kind
-        self._keep("places", np.searchsorted(chosen, rows.row_of[entries]))
-        self._keep("sites", rows.sites[entries])
-        self._keep("weights", rows.weights[entries][:, None, None], np.float32)
-        self._keep("low", rows.low[chosen][:, None, None], np.float32)
-        self._keep("high", rows.high[chosen][:, None, None], np.float32)
-
-    def _keep(self, name: str, table: NDArray[np.generic], dtype: type = np.int64) -> None:
-        self.register_buffer(name, torch.from_numpy(table.astype(dtype)), persistent=False)
+        places = np.searchsorted(chosen, rows.row_of[entries])
+        indices = {"places": places, "sites": rows.sites[entries]}
+        numbers = {"weights": rows.weights[entries], "low": rows.low[chosen], "high": rows.high[chosen]}
+        _keep(self, **{name: torch.from_numpy(table.astype(np.int64)) for name, table in indices.items()})
+        for name, values in numbers.items():
+            _keep(self, **{name: torch.from_numpy(values.astype(np.float32)).view(-1, 1, 1)})
 
     def total(self, entries: Tensor) -> Tensor:
         """Sum entries (entries, rows, width) over each row of the kind."""
@@ -529,7 +526,7 @@ class LiveCandidates(Candidates):
         families, distinct = mixer.families(config), mixer.distinct(config)
         barred = torch.zeros(config.tokens, 1, 1, dtype=torch.bool)
         barred[torch.from_numpy(mixer.barred(config))] = True
-        self.register_buffer("barred", barred, persistent=False)
+        _keep(self, barred=barred)
         self.groups = Factors(tuple(families.values()), config.tokens)
         self.distinct = Factors(tuple(families[name] for name in distinct), config.tokens)
 
