@@ -8,9 +8,8 @@ import pytest
 
 from eqr.errors import UserError
 from eqr.model.state import LearnedStart, RandomStart
-from eqr.paper.experiment import Cell, Scale
+from eqr.paper.experiment import Cell, Scale, Solve
 from eqr.paper.items import CLAIMS, EXPERIMENTS, ITEMS, JUDGED, STUDIES
-from eqr.paper.measurement import Solve
 from eqr.paper.plan import build, make_plan, run_key, told_apart
 from eqr.results.metrics import powers_of_two
 from eqr.train.recipe import Recipe

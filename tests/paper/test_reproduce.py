@@ -20,8 +20,7 @@ from eqr.files import read_json, write_json
 from eqr.paper import reproduce
 from eqr.paper import store as stores
 from eqr.paper.executor import JobOutcome, LocalExecutor, run_job
-from eqr.paper.experiment import Column, Experiment, Row, Setting
-from eqr.paper.measurement import Curve, Shape, Solve
+from eqr.paper.experiment import Column, Curve, Experiment, Row, Setting, Shape, Solve
 from eqr.paper.plan import make_plan
 from eqr.paper.reproduce import restore
 from eqr.paper.store import Store

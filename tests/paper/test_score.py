@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from eqr.diagnostics.traces import Traces
-from eqr.paper.measurement import Output
-from eqr.paper.score import by_puzzle, half_numbers, rows_of
+from eqr.paper.experiment import Output, named
+from eqr.paper.measure import by_puzzle, half_numbers, rows_of
 from eqr.result import one
 from eqr.solve import Budget, Candidates, Status
 from settling import puzzles_4x4
@@ -30,7 +30,8 @@ def drawn(puzzles: int, starts: int, depths: int, seed: int = 0) -> Candidates:
 
 def test_values_by_puzzle_average_to_the_numbers():
     puzzles, candidates, own = puzzles_4x4(8), drawn(8, 4, 2), drawn(8, 1, 2, seed=1)
-    numbers = Output.of(rows_of(candidates, DEPTHS, puzzles, own=own)).numbers
+    rows = rows_of(candidates, DEPTHS, puzzles, own=own)
+    numbers = {named(row.metric, row.depth, row.breadth): row.value for row in rows}
     kept = by_puzzle(candidates, DEPTHS, puzzles, own=own)
     shared = set(numbers) & set(kept)
     assert {"exact@2x1", "top@2x4", "vote@1x2", "nfe@2x1", "path per puzzle@2x4"} <= shared

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from eqr.data import PuzzleSet
-from eqr.paper.score import rows_of
+from eqr.paper.measure import rows_of
 from eqr.result import one, select
 from eqr.results.metrics import has_variants, variant_votes
 from eqr.solve import Candidates, Status

@@ -1,12 +1,10 @@
 """Doing jobs: training and measuring one, and the executor that does many on this machine's cores.
 
-An executor takes jobs and yields an outcome for each as it ends, in any order. It knows nothing of tables. A
-cluster is another class with the same method.
-
-Here several one-thread processes do jobs one after another (`python -m eqr.paper.executor STORE`): each reads
-jobs as lines of JSON and answers each with one line. When its input closes, because whoever started it is
-gone, it asks itself to stop; a training then writes a checkpoint first. A mistake of the program ends the
-process, and its executor reads the reason from what it left on stderr.
+An executor takes jobs and yields an outcome for each as it ends, in any order; a cluster's is in
+`eqr.cluster`. Here several one-thread processes do jobs one after another (`python -m eqr.paper.executor
+STORE`): each reads jobs as lines of JSON and answers each with one line. When its input closes, because
+whoever started it is gone or asks it to stop, it sends itself SIGTERM; a training then writes a checkpoint
+first. A mistake of the program ends the process, and the reason is read from what it left on stderr.
 """
 
 import json
@@ -19,15 +17,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from queue import SimpleQueue
-from typing import IO, Any, Protocol
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
 
 from eqr.behaviour import ANSWERS, TRAINING
 from eqr.errors import UserError
@@ -141,11 +139,8 @@ class JobOutcome:
     """Whether it was asked to stop; then it goes on next time."""
 
 
-class Watcher(Protocol):
-    """Is told what is going on, often enough to show it live."""
-
-    def __call__(self, running: Sequence[Job], waiting: int) -> None:
-        """Take the jobs that run now and the number of those that wait."""
+Watcher = Callable[[Sequence[Job], int], None]
+"""Is told, often enough to show it live, the jobs that run now and how many wait."""
 
 
 class Executor(Protocol):
@@ -224,7 +219,7 @@ def last_step(journal: Path) -> int | None:
 
 
 class LocalExecutor:
-    """Several one-thread processes side by side on this machine, each held by a thread of this one."""
+    """Several one-thread processes side by side on this machine."""
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or os.cpu_count() or 1
@@ -233,118 +228,106 @@ class LocalExecutor:
         self, jobs: Sequence[Job], store: Store, watcher: Watcher, *, until: float
     ) -> Iterator[JobOutcome]:
         """Keep every process busy until the jobs or the time are over."""
-        if time.monotonic() > until:
-            yield from (JobOutcome(job, stopped=True) for job in jobs)
-            return
-        crew = [_Worker(store.folder) for _ in range(min(self.workers, len(jobs)))]
-        free: SimpleQueue[_Worker] = SimpleQueue()
-        for worker in crew:
-            free.put(worker)
-
-        def do(job: Job) -> JobOutcome:
-            worker = free.get()
-            try:
-                return worker.do(job)
-            finally:
-                free.put(worker)
-
-        with ThreadPoolExecutor(max(len(crew), 1)) as threads:
-            left: set[Future[JobOutcome]] = {threads.submit(do, job) for job in jobs}
-            try:
-                while left:
-                    if time.monotonic() > until:
-                        for worker in crew:
-                            worker.stop()
-                    ended, left = wait(left, POLL, FIRST_COMPLETED)
-                    yield from (future.result() for future in ended)
-                    running = [worker.job for worker in crew if worker.job]
-                    watcher(running, len(left) - len(running))
-            finally:
+        waiting, answers = deque(jobs), SimpleQueue[_Answer]()
+        crew = [_Worker(store.folder, answers) for _ in range(min(self.workers, len(jobs)))]
+        try:
+            while waiting or any(worker.job for worker in crew):
+                if time.monotonic() > until:
+                    for worker in crew:
+                        worker.stop()
+                    yield from (JobOutcome(job, stopped=True) for job in waiting)
+                    waiting.clear()
                 for worker in crew:
-                    worker.stop()
-                for worker in crew:
-                    worker.end()
-        for worker in crew:
-            worker.close()
+                    if waiting and worker.job is None:
+                        worker.begin(waiting.popleft())
+                with suppress(Empty):
+                    worker, process, line = answers.get(timeout=POLL)
+                    if worker.job is not None and worker.process is process:
+                        yield worker.outcome(line)
+                watcher([worker.job for worker in crew if worker.job], len(waiting))
+        finally:
+            for worker in crew:
+                worker.stop()
+            for worker in crew:
+                worker.end()
 
 
 class _Worker:
     """A process that does jobs, begun with its first and begun anew if it was lost."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, answers: "SimpleQueue[_Answer]") -> None:
         self.job: Job | None = None
-        self._store = store
-        self._process: subprocess.Popen[str] | None = None
-        self._errors: IO[str] = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - as long as we
-        self._stopping = False
-        self._lock = threading.Lock()
+        self.process: subprocess.Popen[str] | None = None
+        self._store, self._answers = store, answers
+        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - as long as we
 
-    def do(self, job: Job) -> JobOutcome:
-        """Hand over a job and wait for the answer; an end without one is a failure."""
-        with self._lock:
-            if self._stopping:
-                return JobOutcome(job, stopped=True)
-            self.job, process = job, self._running()
-            assert process.stdin is not None
-            with suppress(BrokenPipeError):  # a process that is gone is noticed when it is listened to
-                process.stdin.write(json.dumps(job.to_json()) + "\n")
-                process.stdin.flush()
-        assert process.stdout is not None
-        try:
-            line = process.stdout.readline()
-            if line:
-                answer: dict[str, Any] = json.loads(line)
-                return JobOutcome(job, failed=answer.get("failed"), stopped="stopped" in answer)
-            if process.wait() == 0:
-                return JobOutcome(job, stopped=True)
-            return JobOutcome(job, failed=self._last_words(process.returncode))
-        finally:
-            self.job = None
+    def begin(self, job: Job) -> None:
+        """Hand over a job."""
+        if self.process is None or self.process.poll() is not None:
+            self.process = self._start()
+        self.job = job
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):  # a process that is gone is noticed when it is listened to
+            self.process.stdin.write(json.dumps(job.to_json()) + "\n")
+            self.process.stdin.flush()
 
-    def _running(self) -> "subprocess.Popen[str]":
-        if self._process is None or self._process.poll() is not None:
-            self._errors.seek(0)
-            self._errors.truncate()
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "eqr.paper.executor", str(self._store)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
-                text=True,
-                start_new_session=True,  # Ctrl-C is for us; we then ask the workers
-            )
-        return self._process
-
-    def _last_words(self, code: int) -> str:
+    def _start(self) -> "subprocess.Popen[str]":
         self._errors.seek(0)
-        lines = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
+        self._errors.truncate()
+        process = subprocess.Popen(
+            [sys.executable, "-m", "eqr.paper.executor", str(self._store)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
+            text=True,
+            start_new_session=True,  # Ctrl-C is for us; we then ask the workers
+        )
+
+        def listen() -> None:
+            assert process.stdout is not None
+            with process.stdout as lines:
+                for line in lines:
+                    self._answers.put((self, process, line))
+            self._answers.put((self, process, ""))
+
+        threading.Thread(target=listen, daemon=True).start()
+        return process
+
+    def outcome(self, line: str) -> JobOutcome:
+        """Return how the job ended by the answer of its process; an end without an answer is a failure."""
+        assert self.job is not None
+        assert self.process is not None
+        job, self.job = self.job, None
+        if line:
+            answer: dict[str, Any] = json.loads(line)
+            return JobOutcome(job, failed=answer.get("failed"), stopped="stopped" in answer)
+        code = self.process.wait()
+        if code == 0:
+            return JobOutcome(job, stopped=True)
+        self._errors.seek(0)
+        words = [line.strip() for line in self._errors.read().splitlines() if line.strip()]
         how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-        return f"its process {how}" + (f": {lines[-1]}" if lines else "")
+        return JobOutcome(job, failed=f"its process {how}" + (f": {words[-1]}" if words else ""))
 
     def stop(self) -> None:
         """Close the input: the process finishes what it must and ends."""
-        with self._lock:
-            self._stopping = True
-            if self._process is not None and self._process.stdin is not None:
-                with suppress(BrokenPipeError):
-                    self._process.stdin.close()
+        if self.process is not None and self.process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()
 
     def end(self) -> None:
         """Wait until the process has ended."""
-        if self._process is not None:
+        if self.process is not None:
             try:
-                self._process.wait(GRACE)
+                self.process.wait(GRACE)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-
-    def close(self) -> None:
-        """Let go of its files, once nobody listens to it."""
-        if self._process is not None and self._process.stdout is not None:
-            self._process.stdout.close()
+                self.process.kill()
         self._errors.close()
 
 
+_Answer = tuple[_Worker, "subprocess.Popen[str]", str]
+"""Who answers, by which of its processes, and what; nothing where that has ended."""
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 

@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from eqr.errors import UserError
 from eqr.files import make_folder, new_file, read_json, write_json
-from eqr.paper.experiment import Contrast
+from eqr.paper.experiment import Contrast, Solve
 from eqr.paper.items import CLAIMS, EXPERIMENTS, ITEMS, JUDGED, QUESTIONS, STUDIES
-from eqr.paper.measurement import Solve
 from eqr.paper.plan import build
 from eqr.paper.table import SMOKE, VALUES, Table, total_minutes
-from eqr.paper.verdicts import ClaimVerdict, Judged, JudgedTest, judge_claim
+from eqr.paper.verdicts import ClaimVerdict, JudgedTest, judge_test
 from eqr.result import csv_text
 
 OPERATORS = {
@@ -35,13 +34,7 @@ OPERATORS = {
     "neighbours": "structure told",
 }
 """What a mixer is called on the page."""
-CLAIMS_FILE, PAGE, FIRST_ROUND, LEARNED, PLOTS = (
-    "claims.json",
-    "README.md",
-    "first-round.json",
-    "learned.md",
-    "claims",
-)
+CLAIMS_FILE, PAGE, FIRST_ROUND, LEARNED = "claims.json", "README.md", "first-round.json", "learned.md"
 WIDTH, SIDE, ROW, AXIS = 260, 10, 34, 30
 INK, FAINT, OURS, NO_VERDICT, PAPER = "#222222", "#8a8a8a", "#0072b2", "#9a9a9a", "#d55e00"
 FONT = 'font-family="system-ui, sans-serif" font-size="11"'
@@ -49,40 +42,58 @@ Verdicts = Mapping[str, list[JudgedTest]]
 """By claim, one for each operator."""
 
 
-def verdicts(folder: Path) -> dict[str, list[JudgedTest]]:
-    """Judge every claim from what the studies' folders hold."""
+def read_tables(folder: Path) -> dict[str, Table]:
+    """Read what the folders of all items and studies hold."""
+    return {item: Table.read(experiment, folder / item) for item, experiment in ITEMS.items()}
+
+
+def judge(tables: Mapping[str, Table]) -> dict[str, list[JudgedTest]]:
+    """Judge every claim from what the studies hold."""
     values: dict[str, dict[int, float]] = {}
     puzzles: dict[str, dict[int, NDArray[np.float64]]] = {}
-    for item, study in STUDIES.items():
-        table = Table.read(study, folder / item)
-        values |= table.values
-        puzzles |= table.puzzle_values()
+    for item in STUDIES:
+        values |= tables[item].values
+        puzzles |= tables[item].puzzle_values()
     seeds = {item: study.seeds for item, study in STUDIES.items()}
-    return {item: judge_claim(claim, values, puzzles, seeds) for item, claim in JUDGED.items()}
+    return {
+        item: [judge_test(test, values, puzzles, seeds) for test in claim.tests]
+        for item, claim in JUDGED.items()
+    }
+
+
+def verdicts(folder: Path) -> dict[str, list[JudgedTest]]:
+    """Judge every claim from what the studies' folders hold."""
+    return judge(read_tables(folder))
 
 
 def write_page(folder: Path, *, smoke: bool) -> None:
     """Write verdicts, plots and the page from what the items' folders hold."""
-    for name, text in derived(folder, smoke=smoke).items():
+    texts, claims = derived(folder, smoke=smoke)
+    for name, text in texts.items():
         make_folder((folder / name).parent)
         with new_file(folder / name) as temporary:
             temporary.write_text(text, encoding="utf-8")
-    write_json(folder / CLAIMS_FILE, claims_record(verdicts(folder), smoke=smoke))
+    write_json(folder / CLAIMS_FILE, claims)
 
 
-def derived(folder: Path, *, smoke: bool) -> dict[str, str]:
-    """Return the texts that follow from the items' folders, by path."""
-    judged = verdicts(folder)
-    plots = {f"{PLOTS}/{item}.svg": plot(tests) for item, tests in judged.items()}
-    return {**plots, VALUES: tidy(folder), PAGE: render(folder, judged, smoke=smoke)}
+def derived(folder: Path, *, smoke: bool) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the texts that follow from the items' folders, by path, and the verdicts as plain data."""
+    tables = read_tables(folder)
+    judged = judge(tables)
+    texts = {f"claims/{item}.svg": plot(tests) for item, tests in judged.items()}
+    texts |= {VALUES: tidy(tables), PAGE: render(folder, tables, judged, smoke=smoke)}
+    claims = {
+        item: {"says": JUDGED[item].says, "tests": [test.to_json() for test in tests]}
+        for item, tests in judged.items()
+    }
+    return texts, {"smoke": smoke, "claims": claims}
 
 
-def tidy(folder: Path) -> str:
+def tidy(tables: Mapping[str, Table]) -> str:
     """Return every number as CSV; n is how many puzzles were asked for, of which Mini-ARC has fewer."""
     lines: list[dict[str, Any]] = []
-    for item, experiment in ITEMS.items():
-        table = Table.read(experiment, folder / item)
-        for cell in experiment.cells():
+    for item, table in tables.items():
+        for cell in table.experiment.cells():
             by_seed = table.seeds(cell)
             built = build(cell, "lab") if by_seed else None
             measurement = cell.measurement()
@@ -103,15 +114,6 @@ def tidy(folder: Path) -> str:
     return csv_text(lines)
 
 
-def claims_record(judged: Verdicts, *, smoke: bool) -> dict[str, Any]:
-    """Return the verdicts as plain data."""
-    claims = {
-        item: {"says": JUDGED[item].says, "tests": [test.to_json() for test in tests]}
-        for item, tests in judged.items()
-    }
-    return {"smoke": smoke, "claims": claims}
-
-
 def verify(folder: Path) -> list[str]:
     """Compute all verdicts, plots and the page again; return what is not as it was written."""
     path = folder / CLAIMS_FILE
@@ -120,13 +122,13 @@ def verify(folder: Path) -> list[str]:
             f"{folder} has no {CLAIMS_FILE}; run eqr reproduce, or name a results folder by --out"
         )
     written = read_json(path)
-    found = claims_record(verdicts(folder), smoke=bool(written["smoke"]))
+    texts, found = derived(folder, smoke=bool(written["smoke"]))
     wrong = [
         f"{CLAIMS_FILE}: {item}"
         for item in {**found["claims"], **written["claims"]}
         if found["claims"].get(item) != written["claims"].get(item)
     ]
-    for name, text in derived(folder, smoke=bool(written["smoke"])).items():
+    for name, text in texts.items():
         there = folder / name
         if not there.is_file() or there.read_text(encoding="utf-8") != text:
             wrong.append(name)
@@ -135,11 +137,12 @@ def verify(folder: Path) -> list[str]:
 
 def listed(folder: Path) -> list[dict[str, Any]]:
     """Return a record for each item and study, then for each claim, with their state in a results folder."""
-    rows: list[dict[str, Any]] = []
-    for item, experiment in ITEMS.items():
-        state = Table.read(experiment, folder / item).state
-        rows.append({"item": item, "shows": experiment.title, "minutes": experiment.minutes, "state": state})
-    for item, tests in verdicts(folder).items():
+    tables = read_tables(folder)
+    rows: list[dict[str, Any]] = [
+        {"item": item, "shows": e.title, "minutes": e.minutes, "state": tables[item].state}
+        for item, e in ITEMS.items()
+    ]
+    for item, tests in judge(tables).items():
         said = ", ".join(f"{test.verdict} ({test.test.operator})" for test in tests)
         rows.append({"item": item, "shows": JUDGED[item].says, "verdict": said})
     return rows
@@ -153,9 +156,8 @@ def require_kind(folder: Path, *, smoke: bool) -> None:
         raise UserError(f"{folder} holds {kind} results; choose another --out")
 
 
-def render(folder: Path, judged: Verdicts, *, smoke: bool) -> str:
+def render(folder: Path, tables: Mapping[str, Table], judged: Verdicts, *, smoke: bool) -> str:
     """Return the page of all results."""
-    tables = {item: Table.read(experiment, folder / item) for item, experiment in ITEMS.items()}
     minutes = total_minutes([folder / item for item in tables])
     claims = {item: judged[item] for item in CLAIMS}
     decided = sum(any(test.verdict.decided for test in tests) for tests in claims.values())
@@ -214,7 +216,7 @@ def claim_table(folder: Path, judged: Verdicts) -> str:
         compared = "<br>".join(dict.fromkeys(f"*{plain(test.test.primary)}*" for test in tests))
         said = "<br>".join(_said(test) for test in tests)
         earlier = f"<br>first round: {before[item]['verdict']}" if item in before else ""
-        plot = f"![{item}]({PLOTS}/{item}.svg)"
+        plot = f"![{item}](claims/{item}.svg)"
         lines.append(f"| {item} | {JUDGED[item].says}:<br>{compared} | {plot} | {said}{earlier} |")
     return "\n".join(lines)
 
@@ -238,22 +240,18 @@ def _said(test: JudgedTest) -> str:
 def secondary_table(judged: Verdicts) -> str:
     """Return the secondary contrasts as a table, with probabilities after Holm's correction."""
     lines = ["| | operator | compared | found | p | |", "| --- | --- | --- | --- | ---: | --- |"]
-    for item, own in judged.items():
-        for test in own:
+    for item, tests in judged.items():
+        for test in tests:
             for part in test.secondary:
-                if part.found is not None:
-                    verdict = part.verdict if test.verdict is not ClaimVerdict.CANNOT_SHOW else test.verdict
-                    lines.append(
-                        f"| {item} | {test.test.operator} | {_bounded(part)} | {_numbers(part)} | {verdict} |"
-                    )
+                if part.found is None:
+                    continue
+                low, high = part.found.interval()
+                found = f"{part.found.value:.3g} [{low:.3g}, {high:.3g}]"
+                p = "" if part.p is None else "<0.001" if part.p < 0.001 else f"{part.p:.3f}"
+                shown = test.verdict is not ClaimVerdict.CANNOT_SHOW
+                cells = (item, test.test.operator, _bounded(part.contrast), found, p)
+                lines.append(f"| {' | '.join(cells)} | {part.verdict if shown else test.verdict} |")
     return "\n".join(lines) if len(lines) > 2 else "None was run yet."
-
-
-def _numbers(part: Judged) -> str:
-    assert part.found is not None
-    low, high = part.found.interval()
-    p = "" if part.p is None else "<0.001" if part.p < 0.001 else f"{part.p:.3f}"
-    return f"{part.found.value:.3g} [{low:.3g}, {high:.3g}] | {p}"
 
 
 def plain(contrast: Contrast) -> str:
@@ -266,15 +264,11 @@ def plain(contrast: Contrast) -> str:
     return f"{plus} minus {minus}, {contrast.plus[0].split(' | ')[2].lower()}"
 
 
-def _bounded(part: Judged) -> str:
-    low, high = part.contrast.above, part.contrast.below
+def _bounded(contrast: Contrast) -> str:
+    low, high = contrast.above, contrast.below
     if low is not None and high is not None:
-        return f"{plain(part.contrast)}: within {low:g} and {high:g}"
-    return (
-        f"{plain(part.contrast)}: above {low:g}"
-        if low is not None
-        else f"{plain(part.contrast)}: below {high:g}"
-    )
+        return f"{plain(contrast)}: within {low:g} and {high:g}"
+    return f"{plain(contrast)}: " + (f"above {low:g}" if low is not None else f"below {high:g}")
 
 
 def plot(tests: list[JudgedTest]) -> str:
@@ -282,7 +276,11 @@ def plot(tests: list[JudgedTest]) -> str:
 
     Written as text, without a plotting library, so that a page of many stays small and the same everywhere.
     """
-    marks = [0.0] + [value for test in tests for value in _values(test)]
+    marks = [0.0]
+    for test in tests:
+        found, contrast = test.primary.found, test.primary.contrast
+        seen = (*(found.interval() if found else ()), contrast.above, contrast.below, test.test.paper)
+        marks += [value for value in seen if value is not None]
     low, high = min(marks), max(marks)
     pad = 0.06 * (high - low or 1.0)
     low, high = low - pad, high + pad
@@ -307,32 +305,26 @@ def plot(tests: list[JudgedTest]) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _values(test: JudgedTest) -> list[float]:
-    bounds = [
-        bound for bound in (test.primary.contrast.above, test.primary.contrast.below) if bound is not None
-    ]
-    found = test.primary.found
-    seen = [] if found is None else [*found.interval()]
-    return [*bounds, *seen, *([] if test.test.paper is None else [test.test.paper])]
-
-
 def _row(test: JudgedTest, top: int, x: Callable[[float], float]) -> list[str]:
     """Return an operator's words and, below them, its interval."""
     middle, found, contrast = top + 25, test.primary.found, test.primary.contrast
-    parts = [f'<text x="4" y="{top + 12}" fill="{INK}">{escape(test.test.operator)}</text>']
-    said = f"{test.verdict}"
-    parts.append(f'<path d="M{x(0)} {top + 16}v{ROW - 14}" stroke="{FAINT}"/>')
-    for bound in (contrast.above, contrast.below):
-        if bound:
-            parts.append(
-                f'<path d="M{x(bound)} {top + 16}v{ROW - 14}" stroke="{FAINT}" stroke-dasharray="2 2"/>'
-            )
+    line, said = f"{top + 16}v{ROW - 14}", f"{test.verdict}"
+    parts = [
+        f'<text x="4" y="{top + 12}" fill="{INK}">{escape(test.test.operator)}</text>',
+        f'<path d="M{x(0)} {line}" stroke="{FAINT}"/>',
+    ]
+    for bound in filter(None, (contrast.above, contrast.below)):
+        parts.append(f'<path d="M{x(bound)} {line}" stroke="{FAINT}" stroke-dasharray="2 2"/>')
     if found is not None:
         low, high = found.interval()
         colour = NO_VERDICT if test.verdict is ClaimVerdict.CANNOT_SHOW else OURS
         parts.append(f'<path d="M{x(low)} {middle}H{x(high)}" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<circle cx="{x(found.value)}" cy="{middle}" r="4" fill="{colour}"/>')
-        said = f"{_short(found.value)} [{_short(low)}, {_short(high)}] {test.test.unit}"
+        value, *ends = (
+            _minus(f"{number:.2f}" if abs(number) < 2 else f"{number:.1f}")
+            for number in (found.value, low, high)
+        )
+        said = f"{value} [{', '.join(ends)}] {test.test.unit}"
     parts.append(f'<text x="{WIDTH - 4}" y="{top + 12}" text-anchor="end" fill="{INK}">{escape(said)}</text>')
     if test.test.paper is not None:
         parts.append(
@@ -340,10 +332,6 @@ def _row(test: JudgedTest, top: int, x: Callable[[float], float]) -> list[str]:
             'stroke-width="1.5"><title>the paper</title></path>'
         )
     return parts
-
-
-def _short(value: float) -> str:
-    return _minus(f"{value:.2f}" if abs(value) < 2 else f"{value:.1f}")
 
 
 def _minus(text: str) -> str:

@@ -11,8 +11,7 @@ from functools import cache, reduce
 from typing import Any, NamedTuple
 
 from eqr.errors import UserError
-from eqr.paper.experiment import Cell, Experiment, Scale
-from eqr.paper.measurement import AnyMeasurement
+from eqr.paper.experiment import AnyMeasurement, Cell, Experiment, Scale
 from eqr.paper.store import Entry, Store
 from eqr.recipes import recipe_named, variant_named
 from eqr.train.recipe import Generated, Recipe

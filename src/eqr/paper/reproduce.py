@@ -10,9 +10,8 @@ from eqr.behaviour import described, stated
 from eqr.errors import UserError, nearest
 from eqr.files import read_json
 from eqr.paper.executor import Executor, Tally, counted
-from eqr.paper.experiment import Experiment, Scale
+from eqr.paper.experiment import Cost, Curve, Experiment, Final, Output, Scale, Shape, Solve
 from eqr.paper.items import ITEMS, JUDGED
-from eqr.paper.measurement import Cost, Curve, Final, Output, Shape, Solve
 from eqr.paper.page import require_kind, write_page
 from eqr.paper.plan import Job, Place, Plan, make_plan, seeds_of
 from eqr.paper.store import RESTORED, Store

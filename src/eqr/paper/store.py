@@ -23,7 +23,7 @@ from typing import Any
 from eqr.behaviour import ANSWERS, TRAINING, stated
 from eqr.errors import UserError
 from eqr.files import held, make_folder, read_json, read_object, write_json
-from eqr.paper.measurement import Measurement, Output
+from eqr.paper.experiment import Measurement, Output
 from eqr.runs import DATA, LOCK, RunFolder
 
 MADE, FAILED, PLACE, RUN, TABLES = "made.json", "failed.json", "place.json", "run", "tables"

@@ -16,7 +16,7 @@ from typing import Any
 from eqr.errors import UserError
 from eqr.files import new_file, write_json
 from eqr.paper.executor import Executor, Tally, counted
-from eqr.paper.measurement import Final
+from eqr.paper.experiment import Final
 from eqr.paper.plan import Job, Plan, run_key
 from eqr.paper.store import Store
 from eqr.paper.verdicts import over_seeds

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from eqr.errors import UserError
 from eqr.files import new_file, read_json, write_json
-from eqr.paper.experiment import Cell, Column, Experiment, Row
+from eqr.paper.experiment import Cell, Column, Experiment, Output, Row
 from eqr.paper.items import JUDGED
-from eqr.paper.measurement import Output
 from eqr.paper.plan import Place
 from eqr.paper.store import Store
 from eqr.paper.verdicts import over_seeds
@@ -74,12 +73,16 @@ class Table:
         known = {cell.name for cell in experiment.cells()}
         for path in (folder / VALUES, folder / PUZZLES):
             try:
-                for line in _read_lines(path):
+                with path.open(encoding="utf-8", newline="") as file:
+                    lines = list(csv.DictReader(line for line in file if not line.startswith("#")))
+                for line in lines:
                     name, seed = f"{experiment.item} | {line['row']} | {line['column']}", int(line["seed"])
                     if name in known and path.name == VALUES:
                         table.values.setdefault(name, {})[seed] = float(line["value"])
                     elif name in known:
                         table.puzzles.setdefault(name, {})[seed] = unpacked(line["puzzles"])
+            except FileNotFoundError:
+                continue
             except (KeyError, ValueError) as error:
                 raise UserError(f"{path} is damaged ({error}); run eqr reproduce {experiment.item}") from None
         return table
@@ -93,9 +96,7 @@ class Table:
         return dict(sorted(self.values.get(cell.name, {}).items()))
 
     def mean(self, row: Row, column: Column) -> Result | None:
-        """Return a cell's mean and interval; None if the row has no such cell, or nothing has run."""
-        if row.only is not None and column.name not in row.only:
-            return None
+        """Return a cell's mean and interval; None if nothing of it has run."""
         cell = Cell(self.experiment, row, column)
         return over_seeds(cell.name, list(self.seeds(cell).values()))
 
@@ -127,24 +128,20 @@ class Table:
     def markdown(self) -> str:
         """Return the table as Markdown, two columns for each of the paper's that has printed numbers."""
         rows, columns = self.experiment.rows, self.experiment.columns
-        printed = {column.name for column in columns if any(column.name in row.published for row in rows)}
-        lines: list[list[str]] = [[""], ["---"], *([row.name] for row in rows)]
+        lines: list[list[Any]] = [["", "---", *(row.name for row in rows)]]
         for column in columns:
-            cells = [f"{column.name}{' (%)' if column.percent else ''}", "---:"]
-            for line, cell in zip(lines, cells + [self._shown(row, column) for row in rows], strict=True):
-                line.append(cell)
-            if column.name in printed:
-                published = ["paper", "---:", *(str(row.published.get(column.name, "")) for row in rows)]
-                for line, cell in zip(lines, published, strict=True):
-                    line.append(cell)
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+            shown = [self._shown(row, column) for row in rows]
+            lines.append([f"{column.name}{' (%)' if column.percent else ''}", "---:", *shown])
+            if any(column.name in row.published for row in rows):
+                lines.append(["paper", "---:", *(str(row.published.get(column.name, "")) for row in rows)])
+        return "\n".join("| " + " | ".join(line) + " |" for line in zip(*lines, strict=True))
 
     def _shown(self, row: Row, column: Column) -> str:
         if row.only is not None and column.name not in row.only:
             return ""
         found = self.mean(row, column)
         if found is None:
-            reason = self.failures.get(f"{self.experiment.item} | {row.name} | {column.name}")
+            reason = self.failures.get(Cell(self.experiment, row, column).name)
             return "–" if reason is None else f"failed: {reason}"
         text = f"{found.value:,.{column.digits}f}"
         return text if found.low is None else f"{text} ± {found.value - found.low:,.{column.digits}f}"
@@ -201,14 +198,6 @@ def packed(values: Sequence[float]) -> str:
 def unpacked(text: str) -> list[float]:
     """Read what `packed` wrote."""
     return [float(value) for value in (text.split(" ") if " " in text else text)]
-
-
-def _read_lines(path: Path) -> list[dict[str, str]]:
-    """Return the lines of a table; none if it is not there."""
-    if not path.is_file():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 
 def _write(path: Path, text: str, smoke: bool) -> None:

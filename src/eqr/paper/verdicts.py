@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from eqr.paper.experiment import Check, Claim, ClaimTest, Contrast
+from eqr.paper.experiment import Check, ClaimTest, Contrast
 from eqr.result import Result
 from eqr.results.metrics import auroc
 
@@ -214,17 +214,10 @@ class JudgedTest:
         }
 
 
-def judge_claim(
-    claim: Claim, values: Values, puzzles: PuzzleValues, seeds: Mapping[str, int]
-) -> list[JudgedTest]:
-    """Decide a claim for each of its operators; `seeds` are those planned, by study."""
-    return [judge_test(test, values, puzzles, seeds) for test in claim.tests]
-
-
 def judge_test(
     test: ClaimTest, values: Values, puzzles: PuzzleValues, seeds: Mapping[str, int]
 ) -> JudgedTest:
-    """Decide a claim for one operator."""
+    """Decide a claim for one operator; `seeds` are those planned, by study."""
     checks = tuple(Checked(check, _check(check, values)) for check in test.checks)
     primary = judge(test.primary, test, values, puzzles, peers=test.peers)
     others = [judge(contrast, test, values, puzzles) for contrast in test.secondary]

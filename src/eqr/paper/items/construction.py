@@ -1,8 +1,7 @@
 """From a feedforward predictor to segmented training with halting (T2, T6 to T9, T20, F7 to F9)."""
 
-from eqr.paper.experiment import Experiment, Picture, Row
+from eqr.paper.experiment import Cost, Curve, Experiment, Picture, Row, Shape
 from eqr.paper.items.regimes import FEW, ONCE, SHORT, column, number, row, train_of
-from eqr.paper.measurement import Cost, Curve, Shape
 
 ACC, EVAL, TRAIN, PARAMETERS, LAYERS = "Accuracy", "Eval", "Train", "Parameters (M)", "Layers"
 

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from eqr.paper.experiment import NO_CHANGES, Changes, Column, Row, Setting
-from eqr.paper.measurement import AnyMeasurement, Solve
+from eqr.paper.experiment import NO_CHANGES, AnyMeasurement, Changes, Column, Row, Setting, Solve
 
 HEAD, SETTLED = "head", "head+stable:1"
 """Halting by the head alone, which is the paper's rule, and once the answer stands too, which is ours."""

@@ -7,7 +7,7 @@ counts again.
 
 from typing import Any
 
-from eqr.paper.experiment import Column, Experiment, Picture, Row
+from eqr.paper.experiment import Column, Curve, Experiment, Halves, Picture, Puzzles, Row, Solve
 from eqr.paper.items.construction import FLAT, ITERATED
 from eqr.paper.items.regimes import (
     AMBIGUOUS,
@@ -27,7 +27,6 @@ from eqr.paper.items.regimes import (
     row,
     train_of,
 )
-from eqr.paper.measurement import Curve, Halves, Puzzles, Solve
 
 
 def study(**fields: Any) -> Experiment:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from eqr.paper.experiment import Experiment, Picture, Row, Setting
+from eqr.paper.experiment import RATINGS, Experiment, Picture, Puzzles, Row, Setting, Shape, Solve, rated
 from eqr.paper.items.regimes import (
     AMBIGUOUS,
     ATTENTIVE,
@@ -21,7 +21,6 @@ from eqr.paper.items.regimes import (
     number,
     row,
 )
-from eqr.paper.measurement import RATINGS, Puzzles, Shape, Solve, rated
 
 ACC, VOTE, TRIES = "Accuracy", "By vote of variants", "Two tries"
 
