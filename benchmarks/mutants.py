@@ -42,13 +42,12 @@ CPU_SECONDS, SECONDS = 120, 1800
 """Of processor and clock, after which a mutant that never ends counts as noticed."""
 TESTS: dict[str, str] = {
     "solve/budget": "solve/test_solver solve/test_rollout",
-    "solve/candidates": "solve/test_selection solve/test_engine",
+    "solve/candidates": "solve/test_selection solve/test_engine solve/test_answers",
     "solve/queue": "solve/test_queue solve/test_engine solve/test_serving",
     "solve/engine": "solve/test_engine solve/test_serving",
     "dynamics/iterate": "dynamics/test_iterate solve/test_rollout",
     "dynamics/rows": "dynamics/test_trees",
     "dynamics/halting": "solve/test_halting",
-    "solve/answers": "solve/test_answers solve/test_solver cli/test_evaluate_and_solve serve/test_server",
     "solve/rollout": "solve/test_rollout solve/test_engine",
     "solve/selection": "solve/test_selection solve/test_solver",
     "solve/solver": "solve/test_solver solve/test_serving",

@@ -13,8 +13,7 @@ from eqr.cli import solve as module
 from eqr.errors import UserError
 from eqr.model.lookup import local_model, model_for, shipped, task_for
 from eqr.solve import Budget, Snapshot, load
-from eqr.solve.answers import SolveOptions
-from eqr.solve.solver import SOLVE_BUDGET
+from eqr.solve.solver import SOLVE_BUDGET, SolveOptions
 from eqr.tasks import task_named
 
 NINE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"

@@ -7,7 +7,7 @@ import pytest
 
 from eqr.errors import UserError
 from eqr.solve import Solver
-from eqr.solve.answers import SolveOptions
+from eqr.solve.solver import SolveOptions
 
 image = pytest.importorskip("PIL.Image", reason="pip install -e '.[plots]'")
 

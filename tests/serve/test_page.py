@@ -16,7 +16,7 @@ from eqr.recipes import recipe_named
 from eqr.serve.app import Served
 from eqr.serve.run import load
 from eqr.solve import Budget, Solver
-from eqr.solve.answers import text_of
+from eqr.solve.candidates import text_of
 from eqr.tasks.registry import TASKS
 from serve_running import of_families, running
 

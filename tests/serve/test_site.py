@@ -18,7 +18,7 @@ from eqr.serve.cards import examples
 from eqr.serve.run import load
 from eqr.serve.site import build_site
 from eqr.solve import SolveOptions, Solver
-from eqr.solve.answers import text_of
+from eqr.solve.candidates import text_of
 from eqr.tasks import task_named
 
 SETTINGS = (

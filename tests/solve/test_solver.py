@@ -21,8 +21,7 @@ from eqr.solve import (
     Solver,
     rollout,
 )
-from eqr.solve.answers import changes
-from eqr.solve.candidates import Status
+from eqr.solve.candidates import Status, changes
 from eqr.tasks import task_named
 from settling import Settling, puzzles_4x4
 

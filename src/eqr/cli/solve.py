@@ -403,7 +403,7 @@ def _what_to_try(solver: "Solver") -> str:
 
 def _traced(solver: "Solver", answer: "Answer") -> list[tuple["Snapshot", list[int]]]:
     """Return what the chosen start decoded to after each segment, with the cells that changed."""
-    from eqr.solve.answers import changes
+    from eqr.solve.candidates import changes
 
     frames = list(solver.trace(answer.puzzle, start=answer.start))
     return list(zip(frames, changes(answer.puzzle, frames), strict=True))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eqr.errors import UserError
-from eqr.solve.answers import Snapshot, changes
+from eqr.solve.candidates import Snapshot, changes
 from eqr.tasks.base import PAD, Task, Tokens
 
 if TYPE_CHECKING:

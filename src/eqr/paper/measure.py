@@ -63,8 +63,7 @@ from eqr.results.metrics import (
 from eqr.results.table import CandidateTable, Manifest
 from eqr.runs import RunFolder
 from eqr.solve import Budget, Solver, load, parse_halting
-from eqr.solve.answers import changes
-from eqr.solve.candidates import Candidates
+from eqr.solve.candidates import Candidates, changes
 from eqr.tasks import task_named
 from eqr.train.recipe import Recipe
 from eqr.train.sources import load_data, open_stream

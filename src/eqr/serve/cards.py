@@ -13,7 +13,7 @@ import numpy as np
 from eqr.model.export import noise_scales
 from eqr.model.reasoner import Reasoner
 from eqr.serve.limits import Limits
-from eqr.solve.answers import USUAL_DEPTH, SolveOptions
+from eqr.solve.solver import USUAL_DEPTH, SolveOptions
 from eqr.tasks.base import Instance, Task
 
 STATIC = Path(__file__).parent / "static"

@@ -12,7 +12,7 @@ from eqr.serve.limits import MOST_CHARACTERS, Limits
 from eqr.serve.problems import Problem, fault, invalid, require_known
 from eqr.serve.service import Event, Pace
 from eqr.solve import Snapshot
-from eqr.solve.answers import SolveOptions
+from eqr.solve.solver import SolveOptions
 from eqr.tasks.base import Task
 
 PuzzleText = Annotated[str, Field(max_length=MOST_CHARACTERS)]

@@ -12,9 +12,8 @@ from eqr.dynamics.halting import (
     parse_halting,
 )
 from eqr.model.lookup import load
-from eqr.solve.answers import Answer, Refused, Snapshot, SolveOptions
 from eqr.solve.budget import Budget
-from eqr.solve.candidates import Candidates, Finished, Status
+from eqr.solve.candidates import Answer, Candidates, Finished, Refused, Snapshot, Status
 from eqr.solve.engine import Engine
 from eqr.solve.queue import Puzzle
 from eqr.solve.rollout import Trajectories, rollout
@@ -28,7 +27,7 @@ from eqr.solve.selection import (
     VerifiedFirst,
     parse_selection,
 )
-from eqr.solve.solver import Session, Solver
+from eqr.solve.solver import Session, SolveOptions, Solver
 
 __all__ = [
     "AllOf",

@@ -1,12 +1,16 @@
-"""`Candidates`: what trajectories ended with, as columns; any leading shape, usually (puzzles, starts).
+"""What comes of a run: `Candidates` of all starts, the `Answer` chosen of them, a `Snapshot` on the way.
 
-The engine yields them in batches as rows finish (`Finished`), the solver and the table on disk gather them by
-puzzle (`Gather`), and selection rules choose among them.
+Candidates are columns of any leading shape, usually (puzzles, starts). The engine yields them in batches as
+rows finish (`Finished`), the solver and the table on disk gather them by puzzle (`Gather`). Answers and
+snapshots have one plain form, the same on the command line and over the wire.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import IntEnum
+from functools import cached_property
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -14,7 +18,7 @@ from numpy.typing import NDArray
 
 from eqr.dynamics.halting import Halting
 from eqr.solve.budget import Budget
-from eqr.tasks.base import Tokens
+from eqr.tasks.base import Task, Tokens
 
 AT_FIRST = 256
 """Starts of a puzzle that a block has room for before it grows."""
@@ -222,3 +226,154 @@ class Gather:
         together, breadth = self._budget.round_size, self._budget.breadth
         begun = ((start // together + 1) * together for start in winners.values())
         return len(rows) + sum(max(breadth - count, 0) for count in begun)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the model says about one puzzle."""
+
+    index: int
+    """Number of the puzzle among those given, from 0."""
+    puzzle: Tokens
+    grid: Tokens
+    """The chosen start's answer."""
+    valid: bool
+    """Whether the task's `check` accepts it."""
+    reason: str
+    """Why not, if not."""
+    start: int
+    """Which start was chosen."""
+    depth: int
+    """Segments the chosen start ran."""
+    nfe: int
+    """Segments all starts ran, probes included."""
+    status: Status
+    """How its trajectory ended: settled, halted or out of segments."""
+    residual: float
+    """Change of the latents in its last segment, root mean square per coordinate."""
+    halt: float
+    """Its halt score, a logit."""
+    seconds: float
+    """From being handed in to the answer."""
+    task: Task = field(repr=False, compare=False)
+    """What kind of puzzle it is, so that the answer can be shown."""
+
+    @cached_property
+    def note(self) -> str:
+        """What is to be known of the puzzle besides: that it has several answers, or is unlike others."""
+        return self.task.caution(self.puzzle, solved=self.valid)
+
+    def examine(self) -> None:
+        """Look at the puzzle now for what `note` says of it, instead of when it is asked for."""
+        _ = self.note
+
+    def to_json(self, number: int) -> dict[str, Any]:
+        """Return plain data; `number` is what its owner calls the puzzle."""
+        return {
+            "puzzle": number,
+            "answer": text_of(self.task, self.grid),
+            "valid": self.valid,
+            "reason": self.reason,
+            "note": self.note,
+            "start": self.start,
+            "depth": self.depth,
+            "nfe": self.nfe,
+            "status": self.status.word,
+            "residual": finite(self.residual),
+            "halt": finite(self.halt),
+            "seconds": self.seconds,
+        }
+
+    def __str__(self) -> str:
+        """Draw the grid and say what is thought of it."""
+        return f"{self.task.render(self.grid, puzzle=self.puzzle)}\n{self._verdict()}"
+
+    def _repr_html_(self) -> str:
+        """Draw the grid for a notebook, with what was given in bold."""
+        rows, columns = self.task.shape
+        cells = [
+            f"<b>{escape(self._symbol(token))}</b>" if token == given else escape(self._symbol(token))
+            for token, given in zip(self.grid.tolist(), self.puzzle.tolist(), strict=True)
+        ]
+        lines = (
+            "".join(f"<td>{cell}</td>" for cell in cells[row * columns :][:columns]) for row in range(rows)
+        )
+        body = "".join(f"<tr>{line}</tr>" for line in lines)
+        return f"<table>{body}</table><p>{escape(self._verdict())}</p>"
+
+    def _symbol(self, token: int) -> str:
+        return self.task.symbols[token - 1] if token else "?"
+
+    def _verdict(self) -> str:
+        found = "valid" if self.valid else f"not valid: {self.reason}"
+        return (
+            f"{found}; depth {self.depth} ({self.status.word}), NFE {self.nfe}, residual {self.residual:.4f}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refused:
+    """A puzzle that was not tried, and why."""
+
+    index: int
+    reason: str
+
+    def to_json(self, number: int) -> dict[str, Any]:
+        """Return plain data; `number` is what its owner calls the puzzle."""
+        return {"puzzle": number, "status": Status.REFUSED.word, "reason": self.reason}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """One start after one segment."""
+
+    puzzle: int
+    """Index of its puzzle."""
+    start: int
+    """Number of the start among those of its puzzle."""
+    segment: int
+    """Segments run, this one included."""
+    grid: Tokens
+    """(cells,): the decoded grid."""
+    confidence: NDArray[np.float32]
+    """(cells,): the probability that the model gives each token of the grid."""
+    residual: float
+    """Change of the latents in this segment, root mean square per coordinate."""
+    logit_residual: float
+    halt: float
+    """Halt score, a logit."""
+    status: Status | None
+    """How it ends here; None if it goes on."""
+
+    def to_json(self, task: Task, number: int) -> dict[str, Any]:
+        """Return plain data; confidence in percent keeps a large grid's event small."""
+        return {
+            "puzzle": number,
+            "start": self.start,
+            "segment": self.segment,
+            "grid": text_of(task, self.grid),
+            "confidence": [round(100 * share) if share == share else 0 for share in self.confidence.tolist()],
+            "residual": finite(self.residual),
+            "halt": finite(self.halt),
+            "done": self.status is not None,
+            "status": self.status.word if self.status is not None else None,
+        }
+
+
+def changes(puzzle: Tokens, snapshots: Iterable[Snapshot]) -> list[list[int]]:
+    """Return which cells each segment changed, the first compared with the puzzle."""
+    before, found = puzzle, []
+    for snapshot in snapshots:
+        found.append(np.flatnonzero(snapshot.grid != before).tolist())
+        before = snapshot.grid
+    return found
+
+
+def text_of(task: Task, grid: Tokens) -> str:
+    """Write a grid, a character a cell, `?` for padding."""
+    return "".join(task.symbols[token - 1] if token else "?" for token in grid.tolist())
+
+
+def finite(number: float) -> float | None:
+    """JSON has no NaN: a state that blew up has no residual."""
+    return number if math.isfinite(number) else None

@@ -41,9 +41,8 @@ from eqr.dynamics.rows import Rows, join, put, take
 from eqr.errors import UserError
 from eqr.model.definitions import row_key
 from eqr.model.reasoner import Reasoner
-from eqr.solve.answers import Snapshot
 from eqr.solve.budget import Budget
-from eqr.solve.candidates import WINDOW, Finished, Status
+from eqr.solve.candidates import WINDOW, Finished, Snapshot, Status
 from eqr.solve.queue import Entrants, Puzzle, Queue
 from eqr.solve.rollout import Inference
 from eqr.tasks.base import Task

@@ -21,9 +21,8 @@ from eqr.model.config import ReasonerConfig
 from eqr.model.definitions import row_key
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Input, RandomStarter, Reading, State
-from eqr.solve.answers import Snapshot
 from eqr.solve.budget import Budget
-from eqr.solve.candidates import WINDOW, Candidates, Status, stopped_by
+from eqr.solve.candidates import WINDOW, Candidates, Snapshot, Status, stopped_by
 from eqr.tasks import task_named
 from eqr.tasks.base import Task, Tokens
 

@@ -30,27 +30,30 @@ from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
 from types import TracebackType
-from typing import TypeVar
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import torch
+from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
 
 from eqr.backends import Backend
 from eqr.dynamics.halting import parse_halting
 from eqr.dynamics.iterate import unroll
 from eqr.errors import UserError
+from eqr.model.config import ReasonerConfig
 from eqr.model.definitions import row_key
 from eqr.model.lookup import load
 from eqr.model.reasoner import Reasoner
-from eqr.solve.answers import USUAL_DEPTH, USUAL_HALT, Answer, Refused, Snapshot, read_puzzle
-from eqr.solve.budget import Budget, usual_depth
-from eqr.solve.candidates import Candidates, Finished, Gather, Status, stopped_by
+from eqr.model.state import Spread
+from eqr.solve.budget import Budget, parse_start, usual_depth
+from eqr.solve.candidates import Answer, Candidates, Finished, Gather, Refused, Snapshot, Status, stopped_by
 from eqr.solve.engine import SLOTS, Engine
 from eqr.solve.queue import Puzzle
 from eqr.solve.rollout import Inference
 from eqr.solve.selection import SelectionRule, VerifiedFirst, parse_selection, verifier
 from eqr.tasks import task_named
 from eqr.tasks.base import Task, Tokens
+from eqr.value import Value
 
 
 @dataclass(frozen=True)
@@ -196,10 +199,87 @@ def _stopping(budget: Budget, select: SelectionRule) -> Budget:
     return budget.replace(until_verified=select.uses_verifier and budget.breadth > 1)
 
 
-T = TypeVar("T")
+USUAL_HALT = "head+stable:1/stable:64"
+"""The head says done and the answer stands; or the answer has stood so long that more would be wasted."""
+USUAL_DEPTH = 1024
+"""Deep, for halting ends what is done."""
+DEPTH_WITHOUT_HALTING = 64
+"""Where every segment is run."""
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+# cached, for most requests to a server ask for the same as the last one
+_READERS = {
+    "halt": lru_cache(256)(parse_halting),
+    "select": lru_cache(256)(parse_selection),
+    "start": lru_cache(256)(parse_start),
+}
+
+
+class SolveOptions(Value):
+    """Budget and selection as text and numbers; what does not parse is refused when it is made."""
+
+    depth: PositiveInt | None = None
+    """Most segments per trajectory; by default 1024, 64 if nothing halts, 1 for feedforward models."""
+    breadth: PositiveInt = 1
+    """Independent starts per puzzle."""
+    halt: Annotated[str, Field(max_length=200)] = USUAL_HALT
+    """Halting rule: `never`, `head`, `residual:0.02`, `stable:3`; `a+b` both, `a/b` either."""
+    select: Annotated[str, Field(max_length=40)] = "verified"
+    """How to choose among starts: `verified`, `residual`, `majority`, `halt`, `first`, `probe`, ..."""
+    race: bool = False
+    """Whether the first start that halts cancels the rest."""
+    noise: Spread | None = None
+    """Path noise instead of the model's."""
+    damping: Annotated[Number, Field(ge=0.0, lt=1.0)] | None = None
+    """Damping instead of the model's."""
+    start: Annotated[str, Field(max_length=80)] = "model"
+    """Where trajectories begin: the `model`'s own starts, `random`, `random:0.5` or `random:1:0.5`."""
+    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] = 0
+    """Of the starts and the noise."""
+    identity: NonNegativeInt = 0
+    """The family a puzzle belongs to, where the model knows families (Mini-ARC)."""
+
+    @field_validator("halt", "select", "start")
+    @classmethod
+    def _parses(cls, text: str, info: ValidationInfo) -> str:
+        try:
+            _READERS[info.field_name or ""](text)
+        except UserError as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    @field_validator("race")
+    @classmethod
+    def _race_can_be_won(cls, race: bool, info: ValidationInfo) -> bool:
+        if race and info.data.get("halt") == "never":
+            raise ValueError("a race is won by halting: give a halting rule, such as `head`")
+        return race
+
+    @property
+    def usual_depth(self) -> int:
+        """The depth where none is asked for."""
+        return DEPTH_WITHOUT_HALTING if self.halt == "never" else USUAL_DEPTH
+
+    def budget(self, model: ReasonerConfig) -> Budget:
+        """Return what a run of this model may spend and how it iterates."""
+        return _budget(self, self.depth or usual_depth(model, self.usual_depth))
+
+    def selection(self) -> SelectionRule:
+        """Return the rule that picks a start."""
+        return parse_selection(self.select)
+
+
+@lru_cache(maxsize=256)
+def _budget(options: SolveOptions, depth: int) -> Budget:
+    same = {name: getattr(options, name) for name in ("breadth", "race", "noise", "damping", "start", "seed")}
+    probe = options.selection().needs_probe
+    return Budget.from_json({**same, "depth": depth, "halting": options.halt, "probe": probe}, where="solve")
+
 
 SOLVE_BUDGET = Budget(depth=USUAL_DEPTH, halting=parse_halting(USUAL_HALT))
 """What a single puzzle gets unless asked otherwise: deep, but only as deep as it needs."""
+T = TypeVar("T")
 AHEAD = 64
 """Things read before anybody asks for them."""
 
@@ -311,6 +391,23 @@ def _answers(session: Session, watch: Callable[[Snapshot], object] | None) -> It
             yield event
         elif watch is not None:
             watch(event)
+
+
+def read_puzzle(task: Task, puzzle: str | Tokens) -> Tokens:
+    """Return a puzzle's tokens; `UserError` says what is wrong with it."""
+    given = task.parse(puzzle) if isinstance(puzzle, str) else np.asarray(puzzle)
+    if given.ndim != 1 or given.dtype.kind not in "ui":
+        raise UserError(
+            f"one puzzle is a vector of {task.cells} tokens, "
+            f"not an array of {given.dtype} of shape {given.shape}"
+        )
+    tokens: Tokens = task.require_tokens(given).astype(np.uint8)
+    if (tokens != given).any():
+        raise UserError(f"{task.name} has no token {given.min()}; they count from 0")
+    verdict = task.check_puzzle(tokens)
+    if not verdict:
+        raise UserError(f"no answer can exist: {verdict.reason}")
+    return tokens
 
 
 def _sorted(answers: Iterator[Answer | Refused]) -> Iterator[Answer | Refused]:
