@@ -263,7 +263,11 @@ class SolveOptions(Value):
 
     def budget(self, model: ReasonerConfig) -> Budget:
         """Return what a run of this model may spend and how it iterates."""
-        return _budget(self, self.depth or usual_depth(model, self.usual_depth))
+        same = {
+            name: getattr(self, name) for name in ("breadth", "race", "noise", "damping", "start", "seed")
+        }
+        depth = self.depth or usual_depth(model, self.usual_depth)
+        return _budget(depth=depth, halting=self.halt, probe=self.selection().needs_probe, **same)
 
     def selection(self) -> SelectionRule:
         """Return the rule that picks a start."""
@@ -271,10 +275,8 @@ class SolveOptions(Value):
 
 
 @lru_cache(maxsize=256)
-def _budget(options: SolveOptions, depth: int) -> Budget:
-    same = {name: getattr(options, name) for name in ("breadth", "race", "noise", "damping", "start", "seed")}
-    probe = options.selection().needs_probe
-    return Budget.from_json({**same, "depth": depth, "halting": options.halt, "probe": probe}, where="solve")
+def _budget(**fields: Any) -> Budget:
+    return Budget.from_json(fields, where="solve")
 
 
 SOLVE_BUDGET = Budget(depth=USUAL_DEPTH, halting=parse_halting(USUAL_HALT))
