@@ -77,28 +77,30 @@ class Board:
     def parse(self, text: str) -> Tokens:
         """Read a name, or one letter, for each cell; marks and lines drawn between cells do not matter."""
         text = COLOURS.sub("", text)
-        marks = "".join(mark for mark in MARKS if mark not in "".join(self.names))
         lines = ["" if RULED.match(line) else line for line in text.splitlines()]
         if not any(lines):
             lines = text.splitlines()
         words = [(number, match.start(), match.group()) for number, line in enumerate(lines, 1)
-                 for match in words_between(marks).finditer(line)]  # fmt: skip
+                 for match in self._words.finditer(line)]  # fmt: skip
         letters = [(line, at + k, letter) for line, at, word in words for k, letter in enumerate(word)]
         dashed = letters
-        if "-" in marks and not {"|", "+"} & {*text}:  # without box lines, `-` can be a blank
+        if (
+            "-" in text and not {"|", "+"} & {*text} and "-" not in "".join(self.names)
+        ):  # without box lines, `-` can be a blank
             dashes = [(number, match.start(), "-") for number, line in enumerate(text.splitlines(), 1)
                       for match in re.finditer("-", line)]  # fmt: skip
             dashed = sorted([*letters, *dashes])
-        holes = np.ones(self.shape[0] * self.shape[1] + self.given, np.bool_)
-        holes[self.places] = holes[len(holes) - self.given :] = False
+        holes, order = self._order
         for found in (words, letters, dashed):
             if len(found) == len(holes):
                 found = [word for word, hole in zip(found, holes, strict=True) if not hole]
             else:
                 found = [word for word in found if word[2] != HOLE]
             if len(found) == self.cells:
-                order = [*np.argsort(np.argsort(self.places)), *range(len(self.places), len(found))]
-                return np.array([self._token(*found[place]) for place in order], np.uint8)
+                known, ordered = self._tokens, (found[place] for place in order)
+                return np.array(
+                    [known.get(word[2]) or self._other_token(*word) for word in ordered], np.uint8
+                )
         rows, columns = self.shape
         raise UserError(
             f"a puzzle of {rows}x{columns} has {len(self.places)} cells"
@@ -107,13 +109,29 @@ class Board:
             f"write {self.names[0]} to {self.names[-1]}, and . for a cell to be filled"
         )
 
-    def _token(self, line: int, column: int, word: str) -> int:
-        if word in self.names:
-            return self.names.index(word) + FIRST
-        if len(word) == 1 and word in BLANKS:
-            return BLANK
-        if len(word) == 1 and word in self.symbols:  # as the page writes names that are longer
-            return self.symbols.index(word) + 1
+    @cached_property
+    def _words(self) -> re.Pattern[str]:
+        return words_between("".join(mark for mark in MARKS if mark not in "".join(self.names)))
+
+    @cached_property
+    def _order(self) -> tuple[list[bool], list[int]]:
+        """Which places of the rectangle are holes, and where among the others each cell stands."""
+        holes = np.ones(self.shape[0] * self.shape[1] + self.given, np.bool_)
+        holes[self.places] = holes[len(holes) - self.given :] = False
+        return holes.tolist(), [
+            *np.argsort(np.argsort(self.places)).tolist(),
+            *range(len(self.places), self.cells),
+        ]
+
+    @cached_property
+    def _tokens(self) -> dict[str, int]:
+        """Tokens by name, by letter for a blank, and by the symbol that the page writes for a longer name."""
+        by_symbol = {symbol: token for token, symbol in enumerate(self.symbols, BLANK)}
+        by_name = {name: token for token, name in enumerate(self.names, FIRST)}
+        return dict.fromkeys(BLANKS, BLANK) | by_symbol | by_name
+
+    def _other_token(self, line: int, column: int, word: str) -> int:
+        """Return the token of a name in small letters, or of a number where letters are names."""
         small = [name.lower() for name in self.names]
         if small.count(word.lower()) == 1:
             return small.index(word.lower()) + FIRST
