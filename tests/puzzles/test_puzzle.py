@@ -197,6 +197,24 @@ def test_what_every_puzzle_gives_is_never_taken_away():
     assert task.check_puzzle(task.parse("... ... 6 5 4"))
 
 
+def test_given_values_about_two_cells_are_drawn_as_signs():
+    task = signs()
+    links = task.look().links
+    assert [link[:3] for link in links] == [
+        (0, 1, 9),
+        (1, 2, 10),
+        (3, 4, 11),
+        (4, 5, 12),
+        (6, 7, 13),
+        (7, 8, 14),
+    ]
+    named = dict(zip(task.board.names, links[0].signs, strict=True))
+    assert named == {"0": "", "1": "<", "2": None, "3": None}
+    assert task.look().places[9:] == (-1,) * 6
+    assert not cages().look().links
+    assert cages().look().places[6:] == (9, 10, 11)
+
+
 def test_a_description_is_what_the_verdict_says():
     x = cp.intvar(1, 3, shape=3, name="x")
     rule = cp.sum(x) == 5

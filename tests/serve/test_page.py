@@ -299,7 +299,7 @@ def test_declared_puzzles_are_drawn_by_their_rules_and_played(browser, monkeypat
     pytest.importorskip("cpmpy", reason="CPMpy is not installed: pip install 'eqr[puzzles]'")
     monkeypatch.setattr(TASKS, "_known", dict(TASKS._known))
     models = []
-    for name in ("killer", "irregular", "colouring"):
+    for name in ("killer", "irregular", "colouring", "futoshiki"):
         task = runpy.run_path(str(ROOT / "examples" / "puzzles" / f"{name}.py"))["puzzle"]
         models.append(Served(name, Reasoner(recipe_named(name).model).requires_grad_(False), task))
     with running(*models) as (url, _):
@@ -317,11 +317,25 @@ def test_declared_puzzles_are_drawn_by_their_rules_and_played(browser, monkeypat
             quick(page)
             solve(page)
             assert all(text for text in page.locator(".cell .mark").all_text_contents())
+            page.locator(".cell").first.click()
+            for _ in range(6):
+                page.keyboard.press("ArrowDown")  # over the gap between the grid and the sums
+            assert page.locator(".cell.current").get_attribute("data-cell") == "36"
         with page_at(browser, f"{url}/#task=colouring") as page:
-            assert page.locator(".cell").count() == 45
+            assert page.locator(".cell").count() == 9
             page.locator(".cell").first.click()
             page.keyboard.press("b")
             assert page.locator(".cell").first.inner_text() == "B"
-            for _ in range(2):
-                page.keyboard.press("ArrowDown")  # over the gap between nodes and edges
-            assert page.locator(".cell.current").get_attribute("data-cell") == "18"
+            assert page.locator(".graph text").first.text_content() == "B"
+            there = page.locator(".graph line.there").count()
+            page.locator(".graph line:not(.there)").first.press("Enter")
+            assert page.locator(".graph line.there").count() == there + 1
+        with page_at(browser, f"{url}/#task=futoshiki") as page:
+            assert page.locator(".cell").count() == 25
+            sign = page.locator(".sign.below").first
+            page.get_by_role("button", name="Clear", exact=True).click()
+            found = []
+            for _ in range(4):
+                sign.click()
+                found.append(sign.text_content())
+            assert found == ["", "\u2227", "\u2228", ""]

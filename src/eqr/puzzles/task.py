@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqr.puzzles import generating, symmetry
+from eqr.puzzles.drawing import cages_of, links_of, regions_of
 from eqr.tasks.base import Appearance, CellsAndTokens, Generate, Instance, Tokens
 from eqr.tasks.filling import FIRST, Board, Filling, PuzzleOptions
 from eqr.tasks.grids import smallest_image
@@ -74,8 +75,10 @@ class Puzzle(Filling):
         }
         board, (rows, columns) = self.board, self.board.shape
         areas, shaded = regions_of(board, self.rules, columns) if rows > 1 else ((), ())
-        below = -(-board.given // columns)
-        others = range((rows + 1) * columns, (rows + 1) * columns + board.given)
+        links, below = links_of(board, self.rules, self.rows), -(-board.given // columns)
+        others: Sequence[int] = range((rows + 1) * columns, (rows + 1) * columns + board.given)
+        if len({link.told for link in links}) == board.given:  # signs and edges show all of them
+            below, others = 0, [-1] * board.given
         return Appearance(
             box=board.box if board.whole else None,
             drawn=(rows + bool(below) + below, columns),
@@ -83,6 +86,7 @@ class Puzzle(Filling):
             areas=areas,
             shaded=shaded,
             cages=cages_of(board, self.rules),
+            links=links,
             silent=".",
             words=words,
             hint=f"{', '.join(self.board.names)}, with . for cells to be filled; lines do not matter.",
@@ -156,44 +160,3 @@ def _renamed(grids: Tokens) -> Tokens:
         names[values[np.argsort(first)]] = np.arange(len(values)) + FIRST
         row[:] = names[grid]
     return renamed
-
-
-def regions_of(board: Board, rules: Sequence[Rule], size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the area of each cell where groups divide the grid, and the cells of other groups of `size`.
-
-    Rows and columns are neither.
-    """
-    scopes = dict.fromkeys(
-        frozenset(rule.cells) for rule in rules if rule.sort in (Sort.DIFFERENT, Sort.COUNT)
-    )
-    lines = {scope for scope, word in board._lines.items() if word.startswith(("row", "column"))}
-    groups = [scope for scope in scopes if len(scope) == size and scope not in lines]
-    areas, rest, number = np.full(len(board.places), -1), set[int](), 0
-    for scope in groups:
-        cells = sorted(scope)
-        if (areas[cells] < 0).all() and _connected(board.places[cells], board.shape[1]):
-            areas[cells], number = number, number + 1
-        else:
-            rest |= scope
-    if (areas < 0).any():
-        return (), tuple(sorted(rest.union(*groups)))
-    return tuple(areas.tolist()), tuple(sorted(rest))
-
-
-def cages_of(board: Board, rules: Sequence[Rule]) -> tuple[tuple[int, ...], ...]:
-    """Return the cells of rules about one given number, that number's cell last, if no cell has two such."""
-    cages = []
-    for cells in dict.fromkeys(tuple(sorted(rule.cells)) for rule in rules):
-        if len(cells) > 1 and cells[-1] >= len(board.places) > cells[-2]:
-            cages.append(cells)
-    inside = [cell for cage in cages for cell in cage[:-1]]
-    return tuple(cages) if len(set(inside)) == len(inside) else ()
-
-
-def _connected(places: NDArray[np.int64], columns: int) -> bool:
-    row, column = np.divmod(places, columns)
-    near = abs(row[:, None] - row) + abs(column[:, None] - column) <= 1
-    reached = near[0]
-    for _ in places:
-        reached = near[reached].any(axis=0)
-    return bool(reached.all())

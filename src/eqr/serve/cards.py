@@ -104,6 +104,7 @@ def task_card(task: Task) -> dict[str, Any]:
         "areas": list(seen.areas),
         "shaded": list(seen.shaded),
         "cages": [list(cage) for cage in seen.cages],
+        "links": [list(link) for link in seen.links],
         "empty": empty,
         "fixed": fixed,
         "words": seen.words,

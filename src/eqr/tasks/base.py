@@ -8,7 +8,7 @@ docs/custom-tasks.md). Tasks know NumPy only: no torch, no files.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,17 @@ class CellsAndTokens(Symmetries):
         )
 
 
+class Link(NamedTuple):
+    """What a given value says of two cells."""
+
+    first: int
+    second: int
+    told: int
+    """The cell of the given value."""
+    signs: tuple[str | None, ...]
+    """The sign that each value stands for, "" for none; None for values that it cannot have."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Appearance:
     """How a task's cells are drawn in figures, and how they are written and edited on the page."""
@@ -102,13 +113,15 @@ class Appearance:
     drawn: tuple[int, int] | None = None
     """Rows and columns of the rectangle that the page draws, if not the task's."""
     places: tuple[int, ...] = ()
-    """Where in it each cell lies, row by row, if not in order; other places are holes."""
+    """Where in it each cell lies, row by row, if not in order, -1 if nowhere; other places are holes."""
     areas: tuple[int, ...] = ()
     """The area of each cell, with heavy lines between areas."""
     shaded: tuple[int, ...] = ()
     """Cells that lie in groups of their own, such as diagonals."""
     cages: tuple[tuple[int, ...], ...] = ()
     """Cells within a dashed line, and last the cell whose value says what they come to."""
+    links: tuple[Link, ...] = ()
+    """Signs between cells, or edges of a graph."""
     editor: Literal["sudoku", "maze", "colours", "symbols"] = "symbols"
     """How the page takes a puzzle: digits by keyboard, walls by mouse, colours, or symbol by symbol."""
     empty: str | None = None

@@ -32,8 +32,10 @@ export class Board {
     const [height, width] = task.drawn;
     element.style.setProperty("--columns", width);
     element.style.setProperty("--rows", height);
+    [this.signs, this.edges, this.nodes] = [new Map(), null, null];
+    this.listed = task.links.every(([first, second]) => task.at(first)[0] === 0 && task.at(second)[0] === 0);
     this.cells = Array.from({ length: task.cells }, (_, cell) => this.make(cell));
-    const at = new Map(task.places.map((place, cell) => [place, cell]));
+    const at = task.cellsAt;
     element.replaceChildren(
       ...Array.from({ length: height }, (_, row) => {
         const line = document.createElement("div");
@@ -47,7 +49,74 @@ export class Board {
       }),
     );
     this.cells[0].tabIndex = 0;
+    this.graph?.remove();
+    const far = task.links.filter(([first, second]) => !this.side(first, second));
+    this.graph = far.length ? this.drawGraph() : null;
+    if (this.graph) element.before(this.graph);
     this.paint(puzzle, null, new Set());
+  }
+
+  /** On which side of a cell another lies, "" if they do not touch. */
+  side(first, second) {
+    const [row, column] = this.task.at(first);
+    const [otherRow, otherColumn] = this.task.at(second);
+    if (this.listed) return ""; // nodes stand side by side and are no neighbours
+    if (row === otherRow && otherColumn === column + 1) return "right";
+    return column === otherColumn && otherRow === row + 1 ? "below" : "";
+  }
+
+  /** Nodes on a circle and the edges between them, above the cells in which they are written. */
+  drawGraph() {
+    const { task } = this;
+    const nodes = [...new Set(task.links.flatMap(([first, second]) => [first, second]))].sort((a, b) => a - b);
+    const angle = (place) => (2 * Math.PI * place) / nodes.length - Math.PI / 2;
+    const at = new Map(nodes.map((node, place) => [node, [50 + 42 * Math.cos(angle(place)), 50 + 42 * Math.sin(angle(place))]]));
+    const graph = shape("svg", { viewBox: "0 0 100 100", class: "graph" });
+    this.edges = task.links.map(([first, second], index) => {
+      const [[x1, y1], [x2, y2]] = [at.get(first), at.get(second)];
+      return graph.appendChild(this.pressed(shape("line", { x1, y1, x2, y2 }), index));
+    });
+    this.nodes = new Map(
+      nodes.map((node) => {
+        const [x, y] = at.get(node);
+        const group = graph.appendChild(shape("g", { transform: `translate(${x} ${y})` }));
+        group.append(shape("circle", { r: 6 }), shape("text", {}));
+        return [node, group];
+      }),
+    );
+    return graph;
+  }
+
+  /** Let a sign or an edge take its next value when it is pressed. */
+  pressed(element, index) {
+    const turn = (event) => {
+      event.preventDefault();
+      event.stopPropagation();
+      const link = this.task.links[index];
+      this.put(this.task.next(link, this.puzzle), link[2]);
+    };
+    element.setAttribute("role", "button");
+    element.setAttribute("tabindex", 0);
+    element.addEventListener("pointerdown", turn);
+    element.addEventListener("keydown", (event) => "Enter ".includes(event.key) && turn(event));
+    return element;
+  }
+
+  paintLinks(tokens) {
+    const { task } = this;
+    for (const [index, link] of task.links.entries()) {
+      const sign = task.sign(link, tokens);
+      const shown = this.signs?.get(index);
+      if (shown) shown.textContent = shown.classList.contains("below") ? ({ "<": "\u2227", ">": "\u2228" }[sign] ?? sign) : sign;
+      this.edges?.[index]?.classList.toggle("there", sign !== "");
+      const said = `${task.place(link[0])} and ${task.place(link[1])}: ${sign || "nothing"}`;
+      (shown ?? this.edges?.[index])?.setAttribute("aria-label", said);
+    }
+    for (const [node, group] of this.nodes ?? []) {
+      const token = tokens[node];
+      group.dataset.value = token === task.blank ? "" : String(token - task.blank);
+      group.lastChild.textContent = token === task.blank ? "" : task.short(token);
+    }
   }
 
   make(number) {
@@ -73,6 +142,14 @@ export class Board {
     cell.append(mark);
     const cage = task.cages.find((cells) => cells.slice(0, -1).includes(number));
     if (cage) cell.append(this.cage(cage, number, row, column));
+    for (const [index, [first, second]] of task.links.entries()) {
+      const side = first === number && this.side(first, second);
+      if (!side) continue;
+      const sign = document.createElement("b");
+      sign.className = `sign ${side}`;
+      this.signs.set(index, this.pressed(sign, index));
+      cell.append(sign);
+    }
     return cell;
   }
 
@@ -106,6 +183,7 @@ export class Board {
   paint(tokens, confidence, changed, wrong = new Set()) {
     const { task, puzzle } = this;
     this.shown = tokens;
+    this.paintLinks(tokens);
     for (const [number, cell] of this.cells.entries()) {
       const token = tokens[number];
       const given = task.isGiven(puzzle[number]);
@@ -211,6 +289,12 @@ export class Board {
     const number = this.cellAt(event);
     if (number !== null) this.put(this.stroke, number);
   }
+}
+
+function shape(name, attributes) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return element;
 }
 
 function hole() {

@@ -10,7 +10,7 @@ export class Task {
     this.drawn ??= [this.rows, this.columns];
     if (!this.places?.length) this.places = Array.from({ length: this.cells }, (_, cell) => cell);
     this.cellsAt = new Map(this.places.map((place, cell) => [place, cell]));
-    for (const name of ["areas", "shaded", "cages"]) this[name] ??= [];
+    for (const name of ["areas", "shaded", "cages", "links"]) this[name] ??= [];
     this.keeps = new Set([...this.fixed].map((symbol) => this.token(symbol)));
     this.blank = this.token(this.empty);
     this.units = this.kind === "sudoku" ? sudokuUnits(this) : [];
@@ -47,6 +47,18 @@ export class Task {
   cellAt(row, column) {
     if (row < 0 || column < 0 || column >= this.drawn[1]) return undefined;
     return this.cellsAt.get(row * this.drawn[1] + column);
+  }
+
+  /** The sign that a link's given value stands for in a grid, "" for none. */
+  sign([, , told, signs], tokens) {
+    return signs[tokens[told] - this.blank - 1] ?? "";
+  }
+
+  /** The token of the next value that a link can have. */
+  next([, , told, signs], tokens) {
+    const values = [...signs.keys()].filter((value) => signs[value] !== null);
+    const now = values.indexOf(tokens[told] - this.blank - 1);
+    return values[(now + 1) % values.length] + this.blank + 1;
   }
 
   place(cell) {
