@@ -10,6 +10,9 @@ from eqr.tasks.base import Link
 from eqr.tasks.filling import Board
 from eqr.tasks.rows import RowKind, Rows, Rule, Sort
 
+MOST_SIGNS = 5
+"""Values of a sign at most: none and four signs; what has more is a number, such as a sum."""
+
 
 def regions_of(board: Board, rules: Sequence[Rule], size: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the area of each cell where groups divide the grid, and the cells of other groups of `size`.
@@ -56,16 +59,19 @@ def links_of(board: Board, rules: Sequence[Rule], rows: Rows) -> tuple[Link, ...
     combinations = list(product(range(rows.values), repeat=3))
     links = []
     for cells, owners in about.items():
+        first, second, told = (np.flatnonzero(possible[cell]) for cell in cells)
+        if len(told) > MOST_SIGNS:
+            continue
         grids = np.full((len(combinations), board.cells), -1)
         grids[:, cells] = combinations
-        kept = rows.kept(grids)[:, np.isin(rows.owner, owners)].all(axis=1).reshape((rows.values,) * 3)
-        first, second, told = (np.flatnonzero(possible[cell]) for cell in cells)
+        whole = rows.kept(grids)[:, np.isin(rows.owner, owners)].all(axis=1)
+        kept = np.reshape(whole, (rows.values,) * 3)
         kept = kept[np.ix_(first, second)]
         signs = tuple(
             _sign(first, second, kept[:, :, value]) if value in told else None for value in range(rows.values)
         )
         if any(signs):
-            links.append(Link(*cells, signs))
+            links.append(Link(cells[0], cells[1], cells[2], signs))
     return tuple(links)
 
 
