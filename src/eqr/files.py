@@ -213,6 +213,12 @@ def make_folder(path: Path) -> None:
             _flush(place.parent)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write text as UTF-8, whole or not at all."""
+    with new_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
 def write_json(path: Path, data: Any) -> None:
     """Write readable JSON atomically."""
     text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"

@@ -16,10 +16,9 @@ from eqr.cli.train import recipe_at
 from eqr.errors import UserError
 
 if TYPE_CHECKING:
-    from eqr.paper.executor import Executor
+    from eqr.paper.executor import Executor, Tally
     from eqr.paper.experiment import Experiment
     from eqr.paper.plan import Plan
-    from eqr.paper.reproduce import Report
     from eqr.paper.store import Store
 
 SMOKE = Path("runs") / "smoke"
@@ -103,9 +102,10 @@ def reproduce(
     limit = None if time_limit is None else seconds(time_limit)
     options: dict[str, Any] = {"seeds": seeds, "smoke": smoke, "time_limit": limit, "quiet": as_json}
     with _executor_for(on, workers) as executor:
-        report = reproduced(experiments, executor, store=kept, out=folder, **options)
-    print(json.dumps(_as_json(report, folder), indent=2) if as_json else _text(report, folder))
-    if report.failed:
+        tally = reproduced(experiments, executor, store=kept, out=folder, **options)
+    names = [experiment.item for experiment in experiments]
+    print(json.dumps(_as_json(tally, names, folder), indent=2) if as_json else _text(tally, names, folder))
+    if tally.failed:
         raise typer.Exit(1)
 
 
@@ -214,20 +214,17 @@ def _verify(folder: Path) -> None:
     print(f"{folder}: all verdicts, plots and the page follow from the numbers")
 
 
-def _as_json(report: "Report", out: Path) -> dict[str, Any]:
+def _as_json(tally: "Tally", names: list[str], out: Path) -> dict[str, Any]:
     from eqr.paper.page import listed
 
-    chosen = set(report.items)
-    rows = [row for row in listed(out) if row["item"] in chosen or "verdict" in row]
-    fields = {"done": report.done, "failed": report.failed, "stopped": report.stopped}
+    rows = [row for row in listed(out) if row["item"] in names or "verdict" in row]
+    fields = {"done": tally.done, "failed": tally.failed, "stopped": tally.stopped}
     return {"out": str(out), **fields, "items": rows}
 
 
-def _text(report: "Report", out: Path) -> str:
-    lines = [
-        f"{item}: {out / item / 'table.md'}" for item in report.items if (out / item / "table.md").is_file()
-    ]
-    lines += _left(report.failed, report.stopped)
+def _text(tally: "Tally", names: list[str], out: Path) -> str:
+    lines = [f"{item}: {out / item / 'table.md'}" for item in names if (out / item / "table.md").is_file()]
+    lines += _left(tally.failed, tally.stopped)
     return "\n".join([*lines, f"all results: {out / 'README.md'}"])
 
 

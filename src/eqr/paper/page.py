@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqr.errors import UserError
-from eqr.files import make_folder, new_file, read_json, write_json
+from eqr.files import read_json, write_json, write_text
 from eqr.paper.experiment import Contrast, Solve
 from eqr.paper.items import CLAIMS, EXPERIMENTS, ITEMS, JUDGED, QUESTIONS, STUDIES
 from eqr.paper.plan import build
@@ -70,9 +70,7 @@ def write_page(folder: Path, *, smoke: bool) -> None:
     """Write verdicts, plots and the page from what the items' folders hold."""
     texts, claims = derived(folder, smoke=smoke)
     for name, text in texts.items():
-        make_folder((folder / name).parent)
-        with new_file(folder / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        write_text(folder / name, text)
     write_json(folder / CLAIMS_FILE, claims)
 
 

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,6 @@ from eqr.paper.store import RESTORED, Store
 from eqr.paper.table import PROVENANCE, Table, write_item
 
 ALL = "all"
-
-
-@dataclass(kw_only=True)
-class Report(Tally):
-    """What a call of `reproduce` came to."""
-
-    items: list[str]
 
 
 def chosen(names: Sequence[str]) -> list[Experiment]:
@@ -66,17 +58,16 @@ def reproduce(
     smoke: bool = False,
     time_limit: float | None = None,
     quiet: bool = False,
-) -> Report:
+) -> Tally:
     """Run what is missing and write the results of each item as soon as nothing of it is."""
     require_kind(out, smoke=smoke)
     plan = make_plan(experiments, scale, seeds=seeds, smoke=smoke)
     missing = plan.missing(store)
-    items = [experiment.item for experiment in experiments]
-    report = Report(items=items, done=len(plan.jobs) - len(missing))
-    waiting = {
-        experiment.item: _keys(plan, experiment) & {job.key for job in missing} for experiment in experiments
-    }
-    for outcome in counted(missing, executor, store, report, time_limit=time_limit, quiet=quiet):
+    tally, keys = Tally(done=len(plan.jobs) - len(missing)), {job.key for job in missing}
+    waiting = defaultdict[str, set[str]](set)
+    for place in plan.places:
+        waiting[place.cell.experiment.item] |= {place.key} & keys
+    for outcome in counted(missing, executor, store, tally, time_limit=time_limit, quiet=quiet):
         for experiment in experiments:
             left = waiting[experiment.item]
             if outcome.job.key in left and not outcome.stopped:
@@ -86,11 +77,7 @@ def reproduce(
     for experiment in experiments:
         _write(experiment, scale, seeds, store, out, smoke)
     write_page(out, smoke=smoke)
-    return report
-
-
-def _keys(plan: Plan, experiment: Experiment) -> set[str]:
-    return {place.key for place in plan.places if place.cell.experiment.item == experiment.item}
+    return tally
 
 
 def _write(
@@ -123,45 +110,42 @@ def restore(plan: Plan, store: Store, results: Path) -> int:
     So a run is put back if the folder has whatever the plan wants of its model, and is trained anew
     otherwise: no two trainings are ever mixed under one seed.
     """
-    tables, runs = dict[str, Table](), dict[str, dict[str, dict[str, Any]]]()
     places: dict[str, list[Place]] = defaultdict(list)
     for place in plan.places:
         places[place.key].append(place)
-        experiment = place.cell.experiment
-        if experiment.item not in tables:
-            tables[experiment.item] = Table.read(experiment, results / experiment.item)
-            runs[experiment.item] = _runs(results / experiment.item / PROVENANCE)
+    experiments = {place.cell.experiment.item: place.cell.experiment for place in plan.places}
+    shown = {item: _shown(one, results / item) for item, one in experiments.items()}
     fresh = [job for job in plan.missing(store) if store[job.key].made() is None]
-    return sum(_put_back(job, places[job.key], store, runs, tables) for job in fresh)
+    return sum(_put_back(job, places[job.key], store, shown) for job in fresh)
 
 
-def _runs(path: Path) -> dict[str, dict[str, Any]]:
+Shown = tuple[Table, dict[str, dict[str, Any]]]
+"""The numbers of an item that a results folder has, and by key what it says of the runs behind them."""
+
+
+def _shown(experiment: Experiment, folder: Path) -> Shown:
+    path = folder / PROVENANCE
     record = read_json(path) if path.is_file() else {"runs": [], "machines": []}
     machines = record["machines"]
     # a folder that several machines filled does not say which run is whose
     machine = machines[0] if len(machines) == 1 else {"processor": "one of several"}
-    return {run["key"]: {**run, "machine": machine} for run in record["runs"]}
+    runs = {run["key"]: {**run, "machine": machine} for run in record["runs"]}
+    return Table.read(experiment, folder), runs
 
 
-def _put_back(
-    job: Job,
-    places: Sequence[Place],
-    store: Store,
-    runs: dict[str, dict[str, dict[str, Any]]],
-    tables: dict[str, Table],
-) -> bool:
+def _put_back(job: Job, places: Sequence[Place], store: Store, shown: dict[str, Shown]) -> bool:
     found: dict[str, dict[str, float]] = {}
     seconds: dict[str, float] = {}
     record: dict[str, Any] = {}
     for place in places:
-        item, name = place.cell.experiment.item, place.measurement.digest()
-        run = runs[item].get(place.key)
+        (table, runs), name = shown[place.cell.experiment.item], place.measurement.digest()
+        run = runs.get(place.key)
         if run is None or name not in run["look_seconds"] or not isinstance(place.measurement, NUMBERS_ONLY):
             if place.measurement.trained:
                 return False
             continue  # taken again in a moment
         record, seconds[name] = run, run["look_seconds"][name]
-        value = tables[item].seeds(place.cell).get(place.seed)
+        value = table.seeds(place.cell).get(place.seed)
         numbers = found.setdefault(name, {})
         if value is not None:  # what does not occur has none
             numbers[place.number] = value / 100 if place.cell.column.percent else value

@@ -10,11 +10,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from eqr.errors import UserError
-from eqr.files import new_file, write_json
+from eqr.files import write_json, write_text
 from eqr.paper.executor import Executor, Tally, counted
 from eqr.paper.experiment import Final
 from eqr.paper.plan import Job, Plan, run_key
@@ -106,9 +107,7 @@ def make_sweep(recipe: Recipe, settings: Sequence[str]) -> Sweep:
     twice = [key for key in keys if keys.count(key) > 1]
     if twice:
         raise UserError(f"--set {twice[0]} is given twice; name its values in one, separated by commas")
-    count = 1
-    for axis in axes:
-        count *= len(axis.values)
+    count = prod(len(axis.values) for axis in axes)
     if count > MOST:
         raise UserError(f"{count:,} runs are more than {MOST:,}; take fewer values")
     ordered = sorted(axes, key=lambda axis: axis.key != SEED)
@@ -211,9 +210,5 @@ def write_table(sweep: Sweep, store: Store, out: Path) -> None:
     records = gathered(sweep, store)
     runs = {point.job.label: point.job.key for point in sweep.points}
     write_json(out / "sweep.json", {"recipe": sweep.name, "rows": records, "runs": runs})
-    for name, content in (
-        ("values.csv", csv_text(values(sweep, store))),
-        ("table.md", table_text(sweep, records) + "\n"),
-    ):
-        with new_file(out / name) as temporary:
-            temporary.write_text(content, encoding="utf-8")
+    write_text(out / "values.csv", csv_text(values(sweep, store)))
+    write_text(out / "table.md", table_text(sweep, records) + "\n")

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eqr.errors import UserError
-from eqr.files import new_file, read_json, write_json
+from eqr.files import read_json, write_json, write_text
 from eqr.paper.experiment import Cell, Column, Experiment, Output, Row
 from eqr.paper.items import JUDGED
 from eqr.paper.plan import Place
@@ -174,8 +174,9 @@ class Table:
             for cell in experiment.cells()
             for seed, value in self.seeds(cell).items()
         ]
-        _write(folder / f"{TABLE}.csv", csv_text(self.records()), smoke)
-        _write(folder / VALUES, csv_text(values) or "row,column,seed,value\n", smoke)
+        remark = f"# {SMOKE}\n" if smoke else ""
+        write_text(folder / f"{TABLE}.csv", remark + csv_text(self.records()))
+        write_text(folder / VALUES, remark + (csv_text(values) or "row,column,seed,value\n"))
         if self.puzzles:
             puzzles = [
                 dict(zip(("row", "column"), name.split(" | ")[1:], strict=True))
@@ -183,7 +184,7 @@ class Table:
                 for name, by_seed in self.puzzles.items()
                 for seed in sorted(by_seed)
             ]
-            _write(folder / PUZZLES, csv_text(puzzles), smoke)
+            write_text(folder / PUZZLES, remark + csv_text(puzzles))
         told = {name: getattr(experiment, name) for name in ("item", "title", "question", "regime", "note")}
         write_json(folder / f"{TABLE}.json", {**told, "smoke": smoke, "cells": self.records()})
 
@@ -198,11 +199,6 @@ def packed(values: Sequence[float]) -> str:
 def unpacked(text: str) -> list[float]:
     """Read what `packed` wrote."""
     return [float(value) for value in (text.split(" ") if " " in text else text)]
-
-
-def _write(path: Path, text: str, smoke: bool) -> None:
-    with new_file(path) as temporary:
-        temporary.write_text((f"# {SMOKE}\n" if smoke else "") + text, encoding="utf-8")
 
 
 def write_item(table: Table, places: Sequence[Place], store: Store, results: Path, *, smoke: bool) -> None:
@@ -229,8 +225,7 @@ def write_item(table: Table, places: Sequence[Place], store: Store, results: Pat
     parts.append(
         f"Again: `eqr reproduce {experiment.item}`. What made it: [provenance.json](provenance.json)."
     )
-    with new_file(folder / f"{TABLE}.md") as temporary:
-        temporary.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    write_text(folder / f"{TABLE}.md", "\n\n".join(parts) + "\n")
     write_json(folder / PROVENANCE, provenance(table, places, store, smoke=smoke))
 
 
