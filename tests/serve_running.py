@@ -12,10 +12,9 @@ import uvicorn
 from eqr.model.config import ReasonerConfig
 from eqr.model.operator import Perturbation, TwoLevel
 from eqr.model.reasoner import Reasoner
-from eqr.serve.access import listening
 from eqr.serve.app import Served, make_app
-from eqr.serve.limits import Limits
-from eqr.serve.run import configured
+from eqr.serve.messages import Limits
+from eqr.serve.run import configured, listening
 from eqr.tasks import task_named
 
 

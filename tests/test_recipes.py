@@ -8,9 +8,9 @@ from eqr.model.reasoner import Reasoner
 from eqr.model.state import FixedStart, LearnedStart, RandomStart
 from eqr.recipes import RECIPES, VARIANTS, recipe_named, training_dynamics
 from eqr.runs import RunFolder
-from eqr.train.halting import LearnedHalt, NoHalting, QHalt
 from eqr.train.optimizer import AdamW
 from eqr.train.recipe import Recipe
+from eqr.train.schedule import LearnedHalt, NoHalting, QHalt
 from eqr.train.sources import load_data, open_stream
 from eqr.train.trainer import Trainer
 

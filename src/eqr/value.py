@@ -7,9 +7,9 @@ has a digest, so that "the same recipe" means the same thing to a run, a cache a
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from eqr.errors import UserError, brief, nearest
 
@@ -20,6 +20,16 @@ class Value(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=False, validate_default=True, allow_inf_nan=False
     )
+    newer: ClassVar[tuple[str, ...]] = ()
+    """Fields left out of JSON at their defaults, so that digests from before they existed stay valid."""
+
+    @model_serializer(mode="wrap")
+    def _without_newer(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = dump(self)
+        for name in self.newer:
+            if getattr(self, name) == type(self).model_fields[name].default:
+                data.pop(name, None)
+        return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], *, where: str = "") -> Self:
@@ -42,16 +52,6 @@ class Value(BaseModel):
         """Return a short content hash, equal exactly for equal values."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def unless_default(value: Value, dump: SerializerFunctionWrapHandler, *names: str) -> dict[str, Any]:
-    """Serialise without the fields that came later where they are at their default: what was made before they
-    existed keeps its digest."""
-    data: dict[str, Any] = dump(value)
-    for name in names:
-        if getattr(value, name) == type(value).model_fields[name].default:
-            data.pop(name)
-    return data
 
 
 class Inner(ValueError):

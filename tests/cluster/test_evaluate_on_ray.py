@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'eqr[cluster]'")
 
-from eqr.cluster import evaluate as on_ray
+from eqr.cluster import executor as on_ray
 from eqr.data.generated import generate
 from eqr.results import evaluate as module
 from eqr.results.evaluate import BudgetSweep, evaluate

@@ -16,7 +16,7 @@ import json, os, socket, sys
 from pathlib import Path
 from eqr.cluster.connect import connected
 from eqr.cluster.serving import deploy
-from eqr.serve.limits import Limits
+from eqr.serve.messages import Limits
 
 def address(hexed):
     data = bytes.fromhex(hexed)

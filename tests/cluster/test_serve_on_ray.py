@@ -10,7 +10,7 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'eqr[cluste
 
 from eqr.cluster.serving import NAME, deploy, parse_replicas
 from eqr.errors import UserError
-from eqr.serve.limits import Limits
+from eqr.serve.messages import Limits
 from serve_laws import ServerLaws
 from serve_running import puzzles, small_reasoner
 

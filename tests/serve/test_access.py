@@ -10,7 +10,8 @@ httpx = pytest.importorskip("httpx", reason="pip install -e '.[dev]'")
 
 from eqr.cli import app  # noqa: E402
 from eqr.errors import UserError  # noqa: E402
-from eqr.serve.access import host_named, is_local, listening, names_of, require_access  # noqa: E402
+from eqr.serve.access import host_named, is_local, names_of, require_access  # noqa: E402
+from eqr.serve.run import listening  # noqa: E402
 from serve_running import running  # noqa: E402
 
 

@@ -11,8 +11,7 @@ import pytest
 pytest.importorskip("fastapi", reason="pip install -e '.[serve]'")
 httpx = pytest.importorskip("httpx", reason="pip install -e '.[dev]'")
 
-from eqr.serve.limits import Limits  # noqa: E402
-from eqr.serve.messages import SolveRequest  # noqa: E402
+from eqr.serve.messages import Limits, SolveRequest  # noqa: E402
 from serve_running import puzzles, running, served  # noqa: E402
 
 HOLD = 0.05

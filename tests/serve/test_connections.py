@@ -12,7 +12,7 @@ pytest.importorskip("fastapi", reason="pip install -e '.[serve]'")
 httpx = pytest.importorskip("httpx", reason="pip install -e '.[dev]'")
 
 from eqr.client import Client  # noqa: E402
-from eqr.serve.limits import Limits  # noqa: E402
+from eqr.serve.messages import Limits  # noqa: E402
 from serve_running import puzzles, running  # noqa: E402
 
 HEAD = b"POST /v1/solve HTTP/1.1\r\nHost: x\r\n"

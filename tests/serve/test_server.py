@@ -14,8 +14,8 @@ httpx = pytest.importorskip("httpx", reason="pip install -e '.[dev]'")
 
 from eqr.client import Client, ServerProblem  # noqa: E402
 from eqr.errors import UserError  # noqa: E402
-from eqr.serve.cards import _title  # noqa: E402
-from eqr.serve.limits import Limits  # noqa: E402
+from eqr.serve.messages import Limits  # noqa: E402
+from eqr.serve.page import _title  # noqa: E402
 from eqr.tasks import task_named  # noqa: E402
 from serve_laws import ServerLaws, post  # noqa: E402
 from serve_running import puzzles, running, served  # noqa: E402

@@ -14,9 +14,8 @@ pytest.importorskip("onnxscript", reason="pip install -e '.[export]'")
 from browsing import chromium, npm_file, page_at
 from eqr.errors import UserError
 from eqr.model.definitions import row_key
-from eqr.serve.cards import examples
+from eqr.serve.page import build_site, examples
 from eqr.serve.run import load
-from eqr.serve.site import build_site
 from eqr.solve import SolveOptions, Solver
 from eqr.solve.candidates import text_of
 from eqr.tasks import task_named

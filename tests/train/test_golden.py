@@ -8,9 +8,16 @@ from eqr.model import systems
 from eqr.model.config import Positions
 from eqr.runs import RunFolder
 from eqr.tasks import task_named
-from eqr.train.halting import LearnedHalt, NoHalting, OracleHalt, QHalt
 from eqr.train.optimizer import AdamW, Muon
-from eqr.train.schedule import SegmentedOnline, TerminalFull, Trajectory
+from eqr.train.schedule import (
+    LearnedHalt,
+    NoHalting,
+    OracleHalt,
+    QHalt,
+    SegmentedOnline,
+    TerminalFull,
+    Trajectory,
+)
 from eqr.train.sources import load_data, open_stream
 from eqr.train.trainer import Trainer
 from golden_records import FOLDER, Golden

@@ -3,8 +3,8 @@
 import pytest
 from small_runs import small_recipe
 
+from eqr.train.journal import Score
 from eqr.train.run import Training, train
-from eqr.train.validation import Score
 
 
 def test_a_run_that_solves_nothing_names_the_page(tmp_path, capsys):

@@ -66,8 +66,8 @@ def test_adamw_is_pytorchs():
     run(AdamW(rate=1e-2, weight_decay=0.3, betas=(0.9, 0.95)), flat, gradients)
     reference = torch.optim.AdamW(theirs.parameters(), lr=1e-2, weight_decay=0.3, betas=(0.9, 0.95))
     for gradient in gradients:
-        for place, parameter in zip(flat.places, theirs.parameters(), strict=True):
-            parameter.grad = place.view(gradient).clone()
+        for part, parameter in zip(flat.views(gradient).values(), theirs.parameters(), strict=True):
+            parameter.grad = part.clone()
         reference.step()
     for a, b in zip(mine.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(a, b)
@@ -89,13 +89,12 @@ def test_muon_turns_matrices_and_leaves_the_rest_to_the_other_optimizer():
     muon = Muon(rate=1e-2, weight_decay=0.0, rest=rest)
     gradient = torch.randn(len(flat.vector), generator=torch.Generator().manual_seed(3))
     run(muon, flat, [gradient])
-    places = {place.name: place for place in flat.places}
     turned = before["stack.up"] - module.stack.up.detach()
-    expected = 1e-2 * 0.2 * math.sqrt(6) * orthogonal(places["stack.up"].view(gradient))
+    expected = 1e-2 * 0.2 * math.sqrt(6) * orthogonal(flat.views(gradient)["stack.up"])
     torch.testing.assert_close(turned, expected, rtol=1e-4, atol=1e-6)
     alone = FlatParameters(Weights())
     run(rest, alone, [gradient])
-    torch.testing.assert_close(places["bias"].view(alone.vector), module.bias.detach())
+    torch.testing.assert_close(alone.views(alone.vector)["bias"], module.bias.detach())
 
 
 def test_sign_descent_sums_per_identity_and_leaves_others_alone():

@@ -9,9 +9,8 @@ from eqr.model.lookup import load, local_device
 from eqr.model.reasoner import Reasoner
 from eqr.tasks import task_named
 from eqr.train.distributed import World
-from eqr.train.loss import Loss
+from eqr.train.journal import evaluate
 from eqr.train.recipe import Precision, computing
-from eqr.train.validation import evaluate
 
 PUZZLES = generate(task_named("sudoku-4x4"), {"train": 4}, seed=0, quiet=True)["train"]
 
@@ -24,10 +23,11 @@ def test_an_evaluation_computes_in_the_precision_of_its_run(precision, monkeypat
         entered.append((asked, device.type))
         return computing(Precision.FLOAT32, device)  # bfloat16 products are not for every cpu
 
-    monkeypatch.setattr("eqr.train.validation.computing", note)
-    model = Reasoner(small_recipe().model)
+    monkeypatch.setattr("eqr.train.journal.computing", note)
+    recipe = small_recipe(precision=precision, evaluation={"depths": (1,)})
+    model = Reasoner(recipe.model)
     model.stack.register_forward_hook(lambda *_: seen.append(len(entered)))
-    evaluate(model, PUZZLES, (1,), loss=Loss(), count=4, seed=0, world=World(), precision=precision)
+    evaluate(recipe, model, PUZZLES, 4, World())
     assert entered == [(precision, "cpu")]
     assert set(seen) == {1}, "entered before anything is computed"
 

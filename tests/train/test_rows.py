@@ -9,9 +9,9 @@ from small_runs import small_recipe
 
 from eqr.model.state import Reading
 from eqr.runs import RunFolder
-from eqr.train.halting import LearnedHalt, NoHalting, OracleHalt, QHalt, UnusedHalt
-from eqr.train.rows import position_keys
+from eqr.train.schedule import LearnedHalt, NoHalting, OracleHalt, QHalt, UnusedHalt
 from eqr.train.sources import load_data, open_stream
+from eqr.train.step import position_keys
 from eqr.train.trainer import Trainer
 
 

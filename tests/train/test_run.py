@@ -19,13 +19,12 @@ from eqr.files import read_json, write_json
 from eqr.model.reasoner import Reasoner
 from eqr.signals import Stopped, stoppable
 from eqr.train.checkpoint import Checkpoint, Checkpoints, read
-from eqr.train.halting import OracleHalt
+from eqr.train.journal import Score
 from eqr.train.optimizer import AdamAtan2, Decay, Muon, Rate
 from eqr.train.recipe import Folder, Generated, Saving
 from eqr.train.run import train
-from eqr.train.schedule import TerminalDetached
+from eqr.train.schedule import OracleHalt, TerminalDetached
 from eqr.train.trainer import Trainer
-from eqr.train.validation import Score
 
 
 def last_tensors(run):

@@ -16,17 +16,21 @@ from eqr.model.state import FixedStart, LearnedStart
 from eqr.model.structured import Groups
 from eqr.model.systems import EQR_PATH
 from eqr.runs import RunFolder
-from eqr.train.halting import LearnedHalt, NoHalting, QHalt, UnusedHalt
 from eqr.train.recipe import Recipe
 from eqr.train.schedule import (
     Curriculum,
+    LearnedHalt,
+    NoHalting,
+    QHalt,
     SegmentedOnline,
     TerminalDetached,
     TerminalFull,
     Trajectory,
+    UnusedHalt,
     Window,
 )
 from eqr.train.sources import load_data, open_stream
+from eqr.train.step import step_sums
 from eqr.train.trainer import Trainer
 from reference import Latents, Reference
 
@@ -119,8 +123,8 @@ def test_gradient_equals_the_naive_one(tmp_path, case, model):
     trainer = make_trainer(tmp_path, schedule=schedule, model=MODELS[model], halting=UnusedHalt())
     trainer._refill()
     loss, expected = naive_gradient(trainer, depth, anchors, **how)
-    sums = trainer._objective.sums(
-        trainer.model, trainer.flat, Cpu(RowExecutor(1, 2)), trainer.rows, schedule.depth
+    sums = step_sums(
+        trainer.recipe, trainer.model, trainer.flat, Cpu(RowExecutor(1, 2)), trainer.rows, schedule.depth
     )
     assert_same(sums.gradient, expected)
     assert sums.stats[0].item() == pytest.approx(loss.item(), rel=1e-5)
@@ -130,10 +134,9 @@ def test_without_a_halt_loss_the_halt_head_gets_no_gradient(tmp_path):
     trainer = make_trainer(tmp_path, halting=NoHalting())
     trainer._refill()
     _, expected = naive_gradient(trainer, 1, (1,), tracked=2)
-    sums = trainer._objective.sums(trainer.model, trainer.flat, trainer.backend, trainer.rows, 4)
+    sums = step_sums(trainer.recipe, trainer.model, trainer.flat, trainer.backend, trainer.rows, 4)
     assert_same(sums.gradient, expected)
-    places = {place.name: place for place in trainer.flat.places}
-    assert not places["halt_head.weight"].view(sums.gradient).any()
+    assert not trainer.flat.views(sums.gradient)["halt_head.weight"].any()
 
 
 def test_q_learning_adds_the_continue_loss(tmp_path):
@@ -146,7 +149,7 @@ def test_q_learning_adds_the_continue_loss(tmp_path):
     go_on = F.binary_cross_entropy_with_logits(naive.reference.halts(state)[:, 1], target, reduction="sum")
     loss = (naive.loss(state) + 0.5 * go_on) / len(rows)
     gradients = torch.autograd.grad(loss, trainer.flat.parameters)
-    sums = trainer._objective.sums(trainer.model, trainer.flat, trainer.backend, rows, 4)
+    sums = step_sums(trainer.recipe, trainer.model, trainer.flat, trainer.backend, rows, 4)
     assert_same(sums.gradient, trainer.flat.join(gradients))
 
 
@@ -161,10 +164,9 @@ def test_a_learned_start_learns_through_first_segments_only(tmp_path):
         state = naive.reference.start(naive.x, naive.keys) if fresh else naive.state()
         total = total + naive.loss(naive.segment(state, tracked=None if fresh else 2)) / len(rows)
     expected = flat.join(torch.autograd.grad(total, flat.parameters))
-    sums = trainer._objective.sums(model, flat, Cpu(RowExecutor(1, 3)), rows, 4)
+    sums = step_sums(trainer.recipe, model, flat, Cpu(RowExecutor(1, 3)), rows, 4)
     assert_same(sums.gradient, expected)
-    places = {place.name: place for place in flat.places}
-    assert places["starter.into"].view(sums.gradient).abs().sum() > 0
+    assert flat.views(sums.gradient)["starter.into"].abs().sum() > 0
 
 
 def test_a_learned_start_begins_a_trajectory_once(tmp_path):
@@ -179,7 +181,7 @@ def test_a_learned_start_begins_a_trajectory_once(tmp_path):
         total = total + naive.loss(state) / 2 / len(rows)
         state = state.detach()
     expected = flat.join(torch.autograd.grad(total, flat.parameters))
-    sums = trainer._objective.sums(trainer.model, flat, trainer.backend, rows, 2)
+    sums = step_sums(trainer.recipe, trainer.model, flat, trainer.backend, rows, 2)
     assert_same(sums.gradient, expected)
 
 

@@ -124,7 +124,7 @@ def _filler(on: str | None) -> "Iterator[Filler | None]":
     from eqr.cluster.connect import connected
 
     with connected(on) as ray:
-        from eqr.cluster.evaluate import RayFiller
+        from eqr.cluster.executor import RayFiller
 
         yield RayFiller(ray)
 

@@ -49,10 +49,10 @@ def serve(
 ) -> None:
     """Serve models until Ctrl-C or SIGTERM, which finish what was accepted; nothing is kept on disk."""
     try:
-        from eqr.serve.access import is_local, listening, names_of, require_access
+        from eqr.serve.access import is_local, names_of, require_access
         from eqr.serve.app import make_app
-        from eqr.serve.limits import Limits
-        from eqr.serve.run import load, run
+        from eqr.serve.messages import Limits
+        from eqr.serve.run import listening, load, run
     except ImportError as error:
         raise UserError(f"serving needs {error.name}: {with_extra('serve')}") from None
 
@@ -112,8 +112,8 @@ def site(
 ) -> None:
     """Write a folder that any host of files can serve: page, exported models and runtime."""
     try:
+        from eqr.serve.page import build_site
         from eqr.serve.run import load
-        from eqr.serve.site import build_site
     except ImportError as error:
         raise UserError(f"the site needs {error.name}: {with_extra('serve,export')}") from None
 

@@ -51,15 +51,6 @@ def connected(on: str) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    _connect(ray, address)
-    try:
-        with stoppable():  # Ray takes SIGTERM to itself, and ends without a word to what runs
-            yield ray
-    finally:
-        ray.shutdown()
-
-
-def _connect(ray: Any, address: str | None) -> None:
     named = address or os.environ.get("RAY_ADDRESS")
     _require_somebody(named)
     try:
@@ -70,6 +61,11 @@ def _connect(ray: Any, address: str | None) -> None:
         if mismatch:
             raise UserError(_other_version(ray, named, str(mismatch[0]))) from None
         raise UserError(_unreachable(named, error)) from None
+    try:
+        with stoppable():  # Ray takes SIGTERM to itself, and ends without a word to what runs
+            yield ray
+    finally:
+        ray.shutdown()
 
 
 def _require_somebody(address: str | None) -> None:

@@ -15,7 +15,7 @@ from eqr.errors import UserError
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from eqr.serve.limits import Limits
+    from eqr.serve.messages import Limits
 
 NAME = "eqr"
 QUEUE = 8

@@ -26,7 +26,7 @@ from eqr.solve.budget import Budget
 from eqr.train.checkpoint import Checkpoints, read
 from eqr.train.optimizer import FlatParameters
 from eqr.train.recipe import Recipe
-from eqr.train.rows import TrainingRows
+from eqr.train.step import TrainingRows
 
 FOLLOWED = 64
 """Segments that a carried state is followed for; where it is then stands for its attractor."""
@@ -60,7 +60,7 @@ def moments(run: Path) -> Iterator[Moment]:
             for key, buffer in model.named_buffers():
                 buffer.copy_(tensors[f"model.{key}"])
         rows = TrainingRows.empty(len(tensors["rows.keys"]), recipe.model, torch.device("cpu"))
-        rows.load({name.removeprefix("rows."): part for name, part in tensors.items() if name[:5] == "rows."})
+        rows.load(tensors)
         averaged = models["average" if recipe.averaging is not None else "weights"]
         yield Moment(step=checkpoint.step, trained=models["weights"], averaged=averaged, rows=rows)
 

@@ -2,13 +2,11 @@
 
 from enum import StrEnum
 from math import ceil
-from typing import Annotated, Any
+from typing import Annotated, ClassVar
 
 from pydantic import (
     Field,
     PositiveFloat,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
@@ -17,7 +15,7 @@ from eqr.model.operator import STILL, AnyRecurrence, Perturbation, TwoLevel
 from eqr.model.state import AnyStart, RandomStart
 from eqr.model.structured import Candidates, Groups, LiveCandidates, Neighbours, Rules, Structured
 from eqr.registry import register
-from eqr.value import Value, unless_default
+from eqr.value import Value
 
 for _mixer in (Tokens, Attention, Neighbours, Groups, Rules):
     register(_mixer)
@@ -41,16 +39,13 @@ class Positions(StrEnum):
 class CandidateSites(Value):
     """A site for each (cell, symbol) instead of each cell: renaming symbols only renames sites."""
 
+    newer: ClassVar[tuple[str, ...]] = ("live",)
+
     first: Annotated[int, Field(ge=1)] = 2
     """The tokens from here on are symbols that a cell may hold; those before (padding, blank) are not."""
     live: bool = False
     """Whether candidates that the givens rule out (`Task.distinct`) are left out: they hold nothing, say
     nothing and are never chosen."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Say `live` only where it holds."""
-        return unless_default(self, dump, "live")
 
     def layer(self, config: "ReasonerConfig") -> Candidates:
         """Build what makes sites of cells."""

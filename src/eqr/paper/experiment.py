@@ -16,12 +16,10 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
-from eqr.value import Value, unless_default
+from eqr.value import Value
 
 RATINGS = ((0, 0), (1, 3), (4, 15), (16, 63), (64, None))
 """Ranges of the difficulty rating (backtracks of a search), both ends inside."""
@@ -76,6 +74,8 @@ class Solve(Measurement):
     `halt` and `start` are as in `eqr evaluate`; they, `noise` and `damping` replace the model's own.
     """
 
+    newer: ClassVar[tuple[str, ...]] = ("least_rating", "by_puzzle", "noise", "damping")
+
     kind: Literal["solve"] = "solve"
     split: Literal["train", "test"] = "test"
     puzzles: PositiveInt = 500
@@ -94,11 +94,6 @@ class Solve(Measurement):
     """Whether numbers that are means over puzzles are kept by puzzle too."""
     noise: NonNegativeFloat | None = None
     damping: NonNegativeFloat | None = None
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit newer fields at their defaults, so that old digests stay valid."""
-        return unless_default(self, dump, "least_rating", "by_puzzle", "noise", "damping")
 
     def smoke(self) -> Self:
         """Few puzzles, shallow and narrow."""

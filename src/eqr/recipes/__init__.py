@@ -7,16 +7,15 @@ any recipe can be named with variants behind it: `sudoku-6x6-tokens/attention/tr
 
 from collections.abc import Callable
 from functools import partial, reduce
+from itertools import product
 from types import FunctionType
 
 from eqr.errors import UserError, nearest
 from eqr.model import systems
 from eqr.puzzles import Puzzle
 from eqr.recipes import lab
-from eqr.recipes.declared import declared
-from eqr.recipes.lab import candidates, small
-from eqr.recipes.published import paper
-from eqr.recipes.variants import VARIANTS, training_dynamics, variant_named
+from eqr.recipes.lab import candidates, declared, small
+from eqr.recipes.published import VARIANTS, paper, training_dynamics, variant_named
 from eqr.registry import Registry
 from eqr.tasks import task_names
 from eqr.tasks.registry import TASKS
@@ -34,35 +33,6 @@ __all__ = [
     "variant_named",
 ]
 
-_BUILT_IN: dict[str, Callable[[], Recipe]] = {
-    "sudoku-4x4": lab.sudoku_4x4,
-    "sudoku-6x6": lab.sudoku_6x6,
-    "sudoku-9x9": lab.sudoku_9x9,
-    "sudoku-9x9-minimal": lab.sudoku_9x9_minimal,
-    "sudoku-9x9-ladder-1": lab.sudoku_9x9_ladder_1,
-    "sudoku-9x9-ladder-2": lab.sudoku_9x9_ladder_2,
-    "sudoku-9x9-ladder-3": lab.sudoku_9x9_ladder_3,
-    "sudoku-9x9-hard": lab.sudoku_9x9_hard,
-    "all-different": lab.all_different,
-    "sudoku-extreme-1": lab.sudoku_extreme_1,
-    "sudoku-extreme": lab.sudoku_extreme,
-    "sudoku-16x16": lab.sudoku_16x16,
-    "maze-11x11": partial(lab.maze, 11),
-    "maze-15x15": partial(lab.maze, 15),
-    "maze-1k-13x13": partial(lab.maze_open, 13),
-    "sudoku-4x4-tokens": lab.sudoku_4x4_tokens,
-    "sudoku-6x6-tokens": lab.sudoku_6x6_tokens,
-    "sudoku-9x9-tokens": lab.sudoku_9x9_tokens,
-    "maze-11x11-attention": partial(lab.maze_attention, 11),
-    "maze-15x15-attention": partial(lab.maze_attention, 15),
-    "mini-arc": lab.mini_arc,
-    **{
-        f"paper/{task}-{system}": partial(paper, task, system)
-        for task in ("sudoku", "maze")
-        for system in systems.SYSTEMS
-    },
-}
-
 
 def _name_of(thing: object) -> str | None:
     """A function registered as a recipe is named after itself."""
@@ -71,8 +41,19 @@ def _name_of(thing: object) -> str | None:
 
 RECIPES: Registry[Callable[[], Recipe]] = Registry("recipes", _name_of)
 """Every recipe by name, as a function that returns it; plug-ins and your own included."""
-for _name, _make in _BUILT_IN.items():
-    RECIPES.add(_name, _make)
+for _make in (
+    *(lab.sudoku_4x4, lab.sudoku_6x6, lab.sudoku_9x9, lab.sudoku_9x9_minimal),
+    *(lab.sudoku_9x9_ladder_1, lab.sudoku_9x9_ladder_2, lab.sudoku_9x9_ladder_3, lab.sudoku_9x9_hard),
+    *(lab.all_different, lab.sudoku_extreme_1, lab.sudoku_extreme, lab.sudoku_16x16, lab.mini_arc),
+    *(lab.sudoku_4x4_tokens, lab.sudoku_6x6_tokens, lab.sudoku_9x9_tokens),
+):
+    RECIPES.take(_make)
+for _size in (11, 15):
+    RECIPES.add(f"maze-{_size}x{_size}", partial(lab.maze, _size))
+    RECIPES.add(f"maze-{_size}x{_size}-attention", partial(lab.maze_attention, _size))
+RECIPES.add("maze-1k-13x13", partial(lab.maze_open, 13))
+for _task, _system in product(("sudoku", "maze"), systems.SYSTEMS):
+    RECIPES.add(f"paper/{_task}-{_system}", partial(paper, _task, _system))
 RECIPES.close()
 
 

@@ -1,6 +1,6 @@
 """Recipes that two CPU cores finish in minutes.
 
-The structured ones are told which cells belong together and learn in a minute what the paper's own mixers
+The structured ones are given which cells belong together and learn in a minute what the paper's own mixers
 need ten for; those keep their recipes too, named after their mixer, because they are what the paper is about.
 docs/lab-notes.md has what was tried.
 """
@@ -12,12 +12,13 @@ from eqr.model.config import CandidateSites, Positions
 from eqr.model.mixers import Attention
 from eqr.model.operator import TwoLevel
 from eqr.model.structured import Groups, Neighbours, Rules
+from eqr.puzzles import Puzzle
 from eqr.tasks import task_named
-from eqr.train.halting import LearnedHalt
+from eqr.tasks.rows import RowKind
 from eqr.train.loss import CrossEntropy, Loss
 from eqr.train.optimizer import AdamAtan2, Averaging, Decay, Rate, SignDescent
 from eqr.train.recipe import EvaluationPlan, Folder, Generated, Geometries, Ladder, Recipe, Saving
-from eqr.train.schedule import SegmentedOnline
+from eqr.train.schedule import LearnedHalt, SegmentedOnline
 
 NOISY_PATH = systems.EQR_PATH.replace(noise=0.1)
 """Ten times the paper's noise: where every site must be right, attractors need to be wide."""
@@ -28,8 +29,25 @@ HARDEST = "data/hardest"
 """Where the hardest puzzles that one has are to be found (docs/data-guide.md)."""
 EXTREME = "data/extreme"
 """Where the training puzzles of Sudoku-Extreme are (docs/data-guide.md)."""
+SMALL = 300
+"""Candidates up to which a puzzle counts as small: 6x6 of six values has 216."""
 LIVE = CandidateSites(live=True)
 """Only the candidates that the givens leave, a third of a large grid: what is ruled out teaches nothing."""
+
+
+def adam(rate: float) -> AdamAtan2:
+    """Return the optimizer of all of these, with little decay."""
+    return AdamAtan2(rate=rate, weight_decay=0.1)
+
+
+def falling(begin: float, floor: float = 0.0) -> Rate:
+    """Return a rate that falls from this share of the steps on, in a line."""
+    return Rate(warmup=100, decay=Decay.LINEAR, decay_from=begin, floor=floor)
+
+
+def after(before: Recipe, name: str, **changes: Any) -> Recipe:
+    """Return a recipe that begins with what another has learned."""
+    return before.replace(**{"name": name, "begin": f"runs/{before.name}", **changes})
 
 
 def small(
@@ -43,17 +61,13 @@ def small(
     standard: dict[str, Any] = {
         "name": task_name,
         "schedule": SegmentedOnline(tracked=3),
-        "optimizer": AdamAtan2(rate=2e-3, weight_decay=0.1),
-        "rate": Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.5),
+        "optimizer": adam(2e-3),
+        "rate": falling(0.5),
         "averaging": Averaging(decay=0.99, warm_start=True),
         "rows": 32,
     }
-    return Recipe(
-        data=Generated(task=task.name, **data),
-        model=model,
-        steps=steps,
-        **{**standard, **fields},
-    )
+    made = Generated(task=task.name, **data)
+    return Recipe(data=made, model=model, steps=steps, **{**standard, **fields})
 
 
 def candidates(task_name: str, *, steps: int, width: int = 32, data: dict[str, Any], **fields: Any) -> Recipe:
@@ -75,9 +89,30 @@ def candidates(task_name: str, *, steps: int, width: int = 32, data: dict[str, A
         "averaging": Averaging(decay=0.995, warm_start=True),
         "rows": 8,
     }
-    return small(
-        task_name, width=width, blocks=1, steps=steps, data=data, model=sizes, **{**standard, **fields}
-    )
+    fields = {**standard, "model": sizes, **fields}
+    return small(task_name, width=width, blocks=1, steps=steps, data=data, **fields)
+
+
+def declared(name: str) -> Recipe:
+    """Return what learns a puzzle declared by its rules within minutes of one core.
+
+    The model is given the rules (mixer `rules`), and only candidates that the givens leave are kept.
+    """
+    puzzle = task_named(name)
+    assert isinstance(puzzle, Puzzle)
+    kinds = set(puzzle.rows.kinds.tolist()) - {RowKind.BARRED}
+    width, model = 24, {}
+    fields: dict[str, Any] = {"steps": 2500, "data": {"train": 2000, "fewer": True}}
+    if puzzle.cells * len(puzzle.values) > SMALL:
+        width, model = 32, {"cycles": 3, "scratch": 4}
+        fields = {
+            "steps": 6000,
+            "data": {"train": 4000, "validation": 128, "test": 500, "fewer": True},
+            "rate": falling(0.3),
+            "evaluation": EvaluationPlan(every=1500, puzzles=128, depths=(4, 16, 64), test_puzzles=500),
+        }
+    mixer = Rules(hidden=4 * width, knows=tuple(kind for kind in RowKind if kind in kinds))
+    return candidates(name, width=width, rows=12, model={"mixer": mixer, "sites": LIVE, **model}, **fields)
 
 
 def sudoku_4x4() -> Recipe:
@@ -88,8 +123,7 @@ def sudoku_4x4() -> Recipe:
         steps=2000,
         rows=16,
         data={"train": 200, "validation": 100, "test": 100},
-        saving=Saving(checkpoint_every=500),
-        evaluation=EvaluationPlan(every=500, puzzles=100),
+        evaluation=EvaluationPlan(puzzles=100),
     )
 
 
@@ -107,7 +141,7 @@ def sudoku_9x9() -> Recipe:
         rows=6,
         data={"train": 10_000, "options": {"clues": 32}},
         halting=LearnedHalt(),  # easy puzzles: fresh ones teach more than old ones that stay
-        rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.3),
+        rate=falling(0.3),
         evaluation=EvaluationPlan(every=3000),
     )
 
@@ -123,7 +157,7 @@ def sudoku_9x9_minimal() -> Recipe:
         data={"train": 50_000},
         halting=LearnedHalt(exploration=0.3),
         # a rate that falls to nothing leaves states at rest that are no solutions
-        rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.1, floor=0.6),
+        rate=falling(0.1, floor=0.6),
         evaluation=EvaluationPlan(every=4000, puzzles=256, depths=(1, 4, 16, 64)),
         saving=Saving(checkpoint_every=1000),
         name="sudoku-9x9-minimal",
@@ -141,7 +175,7 @@ def sudoku_9x9_ladder_1() -> Recipe:
         schedule=SegmentedOnline(),
         rows=32,
         steps=4500,
-        rate=Rate(warmup=100, decay=Decay.NONE),
+        rate=Rate(warmup=100),
         evaluation=EvaluationPlan(every=1500, puzzles=256, depths=(16, 64)),
     )
 
@@ -149,12 +183,12 @@ def sudoku_9x9_ladder_1() -> Recipe:
 def sudoku_9x9_ladder_2() -> Recipe:
     """Hard 9x9 Sudoku with two to five answers given away, in longer segments: half an hour of one core."""
     before = sudoku_9x9_ladder_1()
-    return before.replace(
-        name="sudoku-9x9-ladder-2",
-        begin="runs/sudoku-9x9-ladder-1",
+    return after(
+        before,
+        "sudoku-9x9-ladder-2",
         data=before.data.replace(train=20_000, ladder=Ladder(path=HARDEST, least=2, most=5)),
         model=before.model.replace(recurrence=TwoLevel(cycles=6, scratch=4)),
-        optimizer=AdamAtan2(rate=1.5e-3, weight_decay=0.1),
+        optimizer=adam(1.5e-3),
         rows=24,
         steps=5000,
         evaluation=EvaluationPlan(every=1000, puzzles=192, depths=(16, 64)),
@@ -164,12 +198,12 @@ def sudoku_9x9_ladder_2() -> Recipe:
 def sudoku_9x9_ladder_3() -> Recipe:
     """Hard 9x9 Sudoku with one to four answers given away: an hour of one core."""
     before = sudoku_9x9_ladder_2()
-    return before.replace(
-        name="sudoku-9x9-ladder-3",
-        begin="runs/sudoku-9x9-ladder-2",
+    return after(
+        before,
+        "sudoku-9x9-ladder-3",
         data=before.data.replace(train=15_000, ladder=Ladder(path=HARDEST, copies=6, least=1, most=4)),
         # by now steadiness counts: a lower rate, more rows, a longer average
-        optimizer=AdamAtan2(rate=1e-3, weight_decay=0.1),
+        optimizer=adam(1e-3),
         averaging=Averaging(decay=0.998, warm_start=True),
         rows=32,
         steps=11_000,
@@ -182,14 +216,14 @@ def sudoku_9x9_hard() -> Recipe:
     of one core, the rungs before it included (docs/lab-notes.md).
     """
     before = sudoku_9x9_ladder_3()
-    return before.replace(
-        name="sudoku-9x9-hard",
-        begin="runs/sudoku-9x9-ladder-3",
+    return after(
+        before,
+        "sudoku-9x9-hard",
         data=before.data.replace(ladder=Ladder(path=HARDEST, copies=6, least=0, most=3)),
         # its segments are four times as long as those it learns from
         model=before.model.replace(recurrence=TwoLevel(cycles=24, scratch=4)),
         schedule=SegmentedOnline(cycles=6),
-        optimizer=AdamAtan2(rate=5e-4, weight_decay=0.1),
+        optimizer=adam(5e-4),
         steps=2400,
         evaluation=EvaluationPlan(every=600, puzzles=384, depths=(4, 16)),
     )
@@ -200,8 +234,9 @@ def sudoku_extreme_1() -> Recipe:
     `sudoku-9x9-hard`: a quarter of an hour of one core. The first rung of `sudoku-extreme`.
     """
     hard = sudoku_9x9_hard()
-    return hard.replace(
-        name="sudoku-extreme-1",
+    return after(
+        hard,
+        "sudoku-extreme-1",
         begin="sudoku-9x9-hard",
         data=hard.data.replace(
             train=3000,
@@ -211,7 +246,7 @@ def sudoku_extreme_1() -> Recipe:
         ),
         steps=2600,
         # every answer is within reach by now: what a rate that falls to nothing settles is right
-        rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.3),
+        rate=falling(0.3),
         evaluation=EvaluationPlan(every=1300, puzzles=200, depths=(4, 16)),
     )
 
@@ -221,9 +256,9 @@ def sudoku_extreme() -> Recipe:
     search may take, so that weights learn from what late states look like; half an hour of one core.
     """
     before = sudoku_extreme_1()
-    return before.replace(
-        name="sudoku-extreme",
-        begin="runs/sudoku-extreme-1",
+    return after(
+        before,
+        "sudoku-extreme",
         data=before.data.replace(ladder=Ladder(path=EXTREME, copies=12, least=0, most=2)),
         schedule=SegmentedOnline(cycles=6, depth=256),
         steps=7000,
@@ -237,8 +272,9 @@ def all_different() -> Recipe:
     of an hour of one core. Judged, while it trains, by 9x9 Sudoku without a spare clue.
     """
     hard = sudoku_9x9_hard()
-    return hard.replace(
-        name="all-different",
+    return after(
+        hard,
+        "all-different",
         begin="sudoku-9x9-hard",
         data=Generated(
             task="sudoku-9x9",
@@ -248,8 +284,8 @@ def all_different() -> Recipe:
         ),
         model=hard.model.replace(mixer=Rules(hidden=4 * 32)),
         schedule=SegmentedOnline(cycles=4),
-        optimizer=AdamAtan2(rate=1e-3, weight_decay=0.1),
-        rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.4, floor=0.1),
+        optimizer=adam(1e-3),
+        rate=falling(0.4, floor=0.1),
         rows=16,
         steps=9000,
         evaluation=EvaluationPlan(every=1000, puzzles=64, depths=(1, 4)),
@@ -264,7 +300,7 @@ def sudoku_16x16() -> Recipe:
         steps=12_000,
         rows=8,
         data={"train": 2000, "validation": 64, "test": 200, "options": {"clues": 128}},
-        rate=Rate(warmup=100, decay=Decay.LINEAR, decay_from=0.3),
+        rate=falling(0.3),
         evaluation=EvaluationPlan(every=1000, puzzles=64, test_puzzles=200),
     )
 
@@ -279,7 +315,7 @@ def maze(size: int) -> Recipe:
         data={"train": 20_000, "options": {"min_length": 4, "max_length": 33 * size // 10}},
         model={"mixer": Neighbours(), "path": NOISY_PATH},
         halting=STAY,
-        optimizer=AdamAtan2(rate=1e-3, weight_decay=0.1),
+        optimizer=adam(1e-3),
         averaging=Averaging(decay=0.998, warm_start=True),
     )
 
@@ -339,7 +375,7 @@ def mini_arc() -> Recipe:
         augment=False,
         model=systems.eqr(task, cycles=2, scratch=2, width=128, blocks=2, identity_tokens=1),
         schedule=SegmentedOnline(tracked=3),
-        optimizer=AdamAtan2(rate=1e-3, weight_decay=0.1),
+        optimizer=adam(1e-3),
         identity_optimizer=SignDescent(rate=1e-2, weight_decay=0.1),
         rate=Rate(warmup=200, decay=Decay.LINEAR, decay_from=0.5),
         averaging=Averaging(decay=0.995, warm_start=True),

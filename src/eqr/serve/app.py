@@ -7,6 +7,7 @@
 
 import asyncio
 import gc
+import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
@@ -24,27 +25,32 @@ from eqr import __version__
 from eqr.errors import UserError
 from eqr.model.lookup import FIRST, reads_as
 from eqr.model.reasoner import Reasoner
-from eqr.serve.admission import Admission
-from eqr.serve.cards import STATIC, model_card
-from eqr.serve.limits import Limits
+from eqr.serve.access import Admission
 from eqr.serve.messages import (
     EVENTS,
     CheckReply,
     CheckRequest,
+    Json,
+    Limits,
     ModelsReply,
+    Problem,
     SolveReply,
     SolveRequest,
-    stream_lines,
+    documented,
+    fault,
+    install,
 )
 from eqr.serve.metrics import Metrics
-from eqr.serve.problems import Json, Problem, documented, fault, install
+from eqr.serve.page import STATIC, model_card
 from eqr.serve.service import Event, Pace, Pending, Service
-from eqr.solve import Budget, Refused, Session, Solver
+from eqr.solve import Budget, Refused, Session, Snapshot, Solver
 from eqr.solve.engine import SLOTS
 from eqr.tasks.base import Task
 
 SILENCE = 15.0
 """Seconds after which a stream says that it is still there."""
+STILL_HERE = ": still here\n\n"
+"""A comment, so that nothing between takes a silent connection for dead."""
 PAGES = {"/": "index.html", "/docs": "docs.html", "/style.css": "style.css", "/icon.svg": "icon.svg"}
 COMMON = (400, 401, 404, 408, 413, 422)
 WORK = (*COMMON, 429, 503, 504)
@@ -60,7 +66,7 @@ class Served:
 
 
 class Services:
-    """The services of one application by model, and their cards."""
+    """The services of one application by model, their cards and metrics."""
 
     def __init__(self, models: Sequence[Served], limits: Limits, slots: int) -> None:
         self.limits = limits
@@ -68,13 +74,10 @@ class Services:
         if len(set(names)) < len(names):
             raise UserError(f"two models have the same name: {', '.join(names)}; serve them apart")
         self.by_model = {
-            model.name: Service(
-                model.name,
-                Session(model.reasoner, model.task, slots=slots),
-                limits,
-                model.reasoner.config,
+            one.name: Service(
+                one.name, Session(one.reasoner, one.task, slots=slots), limits, one.reasoner.config
             )
-            for model in models
+            for one in models
         }
         self.cards = [model_card(model.name, model.reasoner, model.task, limits) for model in models]
         for model, about in zip(models, self.cards, strict=True):
@@ -106,7 +109,7 @@ class Services:
     async def follow(
         self, request: Request, body: SolveRequest, service: Service, pending: Pending
     ) -> AsyncGenerator[list[tuple[int, Event]], None]:
-        """Yield what is new of a request, an empty list after some silence, until all is said.
+        """Yield what is new of a request, an empty list after some silence, until it is answered.
 
         Its rows are cancelled at the deadline, which is a `Problem`, and when the client has gone.
         """
@@ -125,20 +128,13 @@ class Services:
                     return
                 if not events and time.monotonic() >= deadline:
                     self.metrics.cancelled.labels("deadline").inc()
-                    raise _late(seconds)
+                    fix = "ask for less depth or breadth, or for fewer puzzles"
+                    late = f"no answer within {seconds:g} s; the work was cancelled: {fix}"
+                    raise Problem(504, "deadline", late)
                 yield events
         finally:
             gone.cancel()
             service.cancel(pending)
-
-
-def _late(seconds: float) -> Problem:
-    return Problem(
-        504,
-        "deadline",
-        f"no answer within {seconds:g} s; the work was cancelled: "
-        "ask for less depth or breadth, or for fewer puzzles",
-    )
 
 
 async def _gone(request: Request) -> None:
@@ -192,17 +188,42 @@ def make_app(
     return app
 
 
+async def _lines(task: Task, events: AsyncGenerator[list[tuple[int, Event]], None]) -> AsyncIterator[str]:
+    """Yield the lines of a stream; closing it closes `events`."""
+
+    def line(event: str, data: dict[str, Any]) -> str:
+        return f"event: {event}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
+
+    try:
+        async with aclosing(events):
+            async for batch in events:
+                pace = Pace()
+                for number, event in batch:
+                    await pace.pause()
+                    if isinstance(event, Snapshot):
+                        yield line("segment", event.to_json(task, number))
+                    else:
+                        yield line("answer", event.to_json(number))
+                if not batch:
+                    yield STILL_HERE
+        yield line("end", {})
+    except Problem as problem:
+        yield line("problem", problem.document.model_dump())
+
+
 async def _accepted(
-    service: Service, texts: list[Any], body: SolveRequest, request: Request, *, watch: bool
-) -> Pending:
+    services: Services, body: SolveRequest, request: Request, *, watch: bool
+) -> tuple[Service, Pending]:
     """Hand in a request's puzzles; a single one that cannot be tried is the request's own mistake."""
+    texts = body.texts(services.limits)
+    service = services.find(body.model, texts[0])
     client = request.client.host if request.client else ""
     pending = await service.accept(texts, body, client=client, watch=watch)
     refused = pending.answers[0]
     if body.puzzle is not None and isinstance(refused, Refused):
         found = fault("puzzle", body.puzzle, refused.reason)
         raise Problem(422, "invalid-puzzle", refused.reason, errors=[found])
-    return pending
+    return service, pending
 
 
 def _add_work(app: FastAPI, services: Services) -> None:
@@ -210,9 +231,7 @@ def _add_work(app: FastAPI, services: Services) -> None:
     async def solve(body: SolveRequest, request: Request) -> Response:
         """Solve one puzzle or many; of many, those that cannot be tried are refused, the others answered."""
         began = time.perf_counter()
-        texts = body.texts(services.limits)
-        service = services.find(body.model, texts[0])
-        pending = await _accepted(service, texts, body, request, watch=False)
+        service, pending = await _accepted(services, body, request, watch=False)
         async with aclosing(services.follow(request, body, service, pending)) as all_events:
             async for _ in all_events:
                 pass
@@ -229,10 +248,8 @@ def _add_work(app: FastAPI, services: Services) -> None:
     )
     async def stream(body: SolveRequest, request: Request) -> Response:
         """Solve and tell every segment: server-sent events `segment`, `answer`, then `end` or `problem`."""
-        texts = body.texts(services.limits)
-        service = services.find(body.model, texts[0])
-        pending = await _accepted(service, texts, body, request, watch=True)
-        lines = stream_lines(service.session.task, services.follow(request, body, service, pending))
+        service, pending = await _accepted(services, body, request, watch=True)
+        lines = _lines(service.session.task, services.follow(request, body, service, pending))
         return StreamingResponse(lines, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
 
     @app.post("/v1/check", response_model=CheckReply, responses=documented(*COMMON))
@@ -275,7 +292,7 @@ def _add_rest(app: FastAPI, services: Services) -> None:
         """Return counters and gauges for Prometheus."""
         return Response(services.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    # file by file, so that a wrong method elsewhere is still told apart from a wrong path
+    # file by file, so that a wrong method elsewhere is still distinguished from a wrong path
     for path, file in PAGES.items():
         app.add_route(path, partial(_file, STATIC / file), include_in_schema=False)
     app.mount("/js", StaticFiles(directory=STATIC / "js"), name="modules")

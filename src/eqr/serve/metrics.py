@@ -16,43 +16,23 @@ class Metrics:
     """Counters of one application, in a registry of its own."""
 
     def __init__(self, services: Iterable[Service]) -> None:
-        self.registry = CollectorRegistry()
+        self.registry = registry = CollectorRegistry()
         self.requests = Counter(
-            "eqr_requests", "Requests by route and status.", ["route", "status"], registry=self.registry
+            "eqr_requests", "Requests by route and status.", ["route", "status"], registry=registry
         )
-        self.request_seconds = Histogram(
-            "eqr_request_seconds",
-            "From a request's arrival to its last answer.",
-            ["route"],
-            buckets=LATENCIES,
-            registry=self.registry,
-        )
+        self.request_seconds = self._times("eqr_request_seconds", "a request's arrival to its last", "route")
         self.cancelled = Counter(
-            "eqr_cancelled",
-            "Requests whose rows were cancelled, by why.",
-            ["why"],
-            registry=self.registry,
+            "eqr_cancelled", "Requests whose rows were cancelled, by why.", ["why"], registry=registry
         )
-        self._answers = Counter(
-            "eqr_answers",
-            "Answers by whether the task's check accepts them.",
-            ["model", "valid"],
-            registry=self.registry,
-        )
-        self._seconds = Histogram(
-            "eqr_puzzle_seconds",
-            "From a puzzle's arrival to its answer.",
-            ["model"],
-            buckets=LATENCIES,
-            registry=self.registry,
-        )
-        self._nfe = Histogram(
-            "eqr_puzzle_nfe", "Segments spent on a puzzle.", ["model"], buckets=NFES, registry=self.registry
-        )
-        waiting = Gauge("eqr_queue_length", "Starts that wait for a slot.", ["model"], registry=self.registry)
-        held = Gauge("eqr_puzzles_open", "Puzzles without an answer.", ["model"], registry=self.registry)
-        busy = Gauge("eqr_slots_busy", "Slots at work.", ["model"], registry=self.registry)
-        slots = Gauge("eqr_slots", "Slots there are.", ["model"], registry=self.registry)
+        accepted = "Answers by whether the task's check accepts them."
+        self._answers = Counter("eqr_answers", accepted, ["model", "valid"], registry=registry)
+        self._seconds = self._times("eqr_puzzle_seconds", "a puzzle's arrival to its", "model")
+        spent = "Segments spent on a puzzle."
+        self._nfe = Histogram("eqr_puzzle_nfe", spent, ["model"], buckets=NFES, registry=registry)
+        waiting = Gauge("eqr_queue_length", "Starts that wait for a slot.", ["model"], registry=registry)
+        held = Gauge("eqr_puzzles_open", "Puzzles without an answer.", ["model"], registry=registry)
+        busy = Gauge("eqr_slots_busy", "Slots at work.", ["model"], registry=registry)
+        slots = Gauge("eqr_slots", "Slots there are.", ["model"], registry=registry)
         for service in services:
             session, engine = service.session, service.session.engine
             waiting.labels(service.name).set_function(partial(getattr, engine, "waiting"))
@@ -60,6 +40,10 @@ class Metrics:
             held.labels(service.name).set_function(partial(getattr, session, "open"))
             slots.labels(service.name).set(engine.slots)
             service.answered = partial(self._note, service.name)
+
+    def _times(self, name: str, between: str, label: str) -> Histogram:
+        what = f"From {between} answer."
+        return Histogram(name, what, [label], buckets=LATENCIES, registry=self.registry)
 
     def _note(self, model: str, answer: Answer) -> None:
         self._answers.labels(model, str(answer.valid).lower()).inc()

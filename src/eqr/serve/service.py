@@ -14,15 +14,13 @@ from contextlib import ExitStack, suppress
 
 from eqr.errors import UserError, brief
 from eqr.model.config import ReasonerConfig
-from eqr.serve.limits import MOST_CHARACTERS, Limits
-from eqr.serve.problems import Problem, fault
+from eqr.serve.messages import MOST_CHARACTERS, Limits, Problem, fault
 from eqr.solve import Answer, Budget, Refused, Session, Snapshot, SolveOptions
 
 TURN = 0.005
 """Seconds for which a request may hold the event loop before others have their turn."""
 RATE_MEMORY = 0.9
 """Share of the old rate that a new measurement leaves."""
-
 
 Event = Answer | Refused | Snapshot
 """What can happen to a puzzle."""
@@ -88,7 +86,7 @@ class Pending:
         return count
 
     def abandon(self) -> None:
-        """Say that nobody waits any more."""
+        """Say that the client has gone."""
         self.abandoned = True
         self._changed.set()
 
@@ -225,16 +223,16 @@ class Service:
                     if not self._called:
                         self._called = True
                         self._call(self._deliver)
-        finally:  # also when the session raises: nobody shall wait for ever
+        finally:  # also when the session raises: no request may wait for ever
             self._call(self._ended)
 
     def _call(self, what: Callable[[], None]) -> None:
         assert self._loop is not None
-        with suppress(RuntimeError):  # the loop is gone, and with it whoever would listen
+        with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(what)
 
     def _deliver(self) -> None:
-        """Give what the session said to those who asked, on the event loop."""
+        """Hand the events of the session to their requests, on the event loop."""
         self._called = False  # before emptying: what comes from now on calls again
         while self._outbox:
             event = self._outbox.popleft()

@@ -67,7 +67,7 @@ class Checkpoints:
 
     def save(self, checkpoint: Checkpoint) -> Path:
         """Write a checkpoint; only then remove older ones beyond the last `keep`, and newer, damaged ones."""
-        path = self._path(checkpoint.step)
+        path, first = (self.folder / f"step-{step:09d}.safetensors" for step in (checkpoint.step, 0))
         tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in checkpoint.tensors.items()}
         record = json.dumps({"step": checkpoint.step, **checkpoint.record})
         metadata = {"format": FORMAT, "record": record, DIGEST: digest_of(tensors, record)}
@@ -75,13 +75,11 @@ class Checkpoints:
             temporary.write_bytes(save(tensors, metadata))
         past = [other for other in self.paths() if other < path]
         future = [other for other in self.paths() if other > path]  # passed over when the run went on
-        first = [other for other in past if other == self._path(0)]  # written before any step
-        for other in past[: max(len(past) - self.keep + 1, 0)] + future + first:
+        for other in past[: max(len(past) - self.keep + 1, 0)] + future:
             other.unlink(missing_ok=True)
+        if first < path:  # written before any step
+            first.unlink(missing_ok=True)
         return path
-
-    def _path(self, step: int) -> Path:
-        return self.folder / f"step-{step:09d}.safetensors"
 
     def latest(self) -> Latest | None:
         """Return the newest whole checkpoint, or None if there never was one."""

@@ -30,7 +30,7 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes files and speaks."""
+        """Whether this process writes files and reports."""
         return self.rank == 0
 
     def share(self, rows: int) -> int:
@@ -57,12 +57,12 @@ class World:
             dist.all_gather(parts, flat)
         return torch.cat(parts).to(values.dtype)
 
-    def agree(self, said: bool) -> bool:
-        """Return whether every process says so."""
+    def agree(self, mine: bool) -> bool:
+        """Return whether every process gives True."""
         if self.size == 1:
-            return said
+            return mine
         device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-        return self.sum(torch.tensor([float(said)], device=device)).item() == self.size
+        return self.sum(torch.tensor([float(mine)], device=device)).item() == self.size
 
     def together(self) -> None:
         """Wait until every process has come here."""

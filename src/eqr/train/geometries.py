@@ -20,7 +20,7 @@ from eqr.puzzles.different import dug, random_geometry
 from eqr.tasks.base import Task
 from eqr.tasks.registry import TASKS
 from eqr.train.recipe import Geometries, Recipe
-from eqr.train.rows import TrainingRows
+from eqr.train.step import TrainingRows
 from eqr.train.trainer import GO_ON, StepResult, StopRequest, Trainer
 
 _GEOMETRY = 7
@@ -62,22 +62,21 @@ class GeometryTrainer(Trainer):
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what changes from step to step, the rows of every geometry under way among it."""
-        places = self._places.items()
-        rows = {_name(at, name): part for at, place in places for name, part in place.rows.tensors().items()}
-        return super().tensors() | rows
+        tensors = super().tensors()
+        for at, place in self._places.items():
+            tensors |= place.rows.tensors(f"places.{at}.")
+        return tensors
 
     def record(self) -> dict[str, Any]:
-        """Return the rest of the state as plain JSON data."""
         places = [[at, place.number, place.stream.state()] for at, place in self._places.items()]
         return {**super().record(), "places": places}
 
     @torch.no_grad()
     def restore(self, step: int, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
-        """Become what `tensors` and `record` were taken from."""
         super().restore(step, tensors, record)
         for at, number, stream in record["places"]:
             place = self._places[at] = self._opened(number)
-            place.rows.load({name: tensors[_name(at, name)] for name in place.rows.tensors()})
+            place.rows.load(tensors, f"places.{at}.")
             place.stream.restore(stream)
 
     def _place(self, step: int) -> Place:
@@ -99,11 +98,6 @@ class GeometryTrainer(Trainer):
             TASKS.forget(task.name)  # the model has its tables by now
         stream = Batches(puzzles, task, seed=number, augment=False, reveal=self.geometries.reveal)
         return Place(number, model, stream, TrainingRows.empty(self.recipe.rows, model.config, self.device))
-
-
-def _name(at: int, name: str) -> str:
-    """Return what a checkpoint calls the rows of a place."""
-    return f"places.{at}.{name}"
 
 
 def geometry(seed: int, number: int, sizes: tuple[int, ...], count: int) -> tuple[Task, PuzzleSet]:

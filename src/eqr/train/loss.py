@@ -7,16 +7,16 @@ cross-entropy is softmax cross-entropy of log s(u), without a division, an overf
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import ClassVar
 
 import torch
-from pydantic import NonNegativeFloat, SerializerFunctionWrapHandler, model_serializer
+from pydantic import NonNegativeFloat
 from torch import Tensor
 from torch.nn import functional as F
 
 from eqr.model.state import Reading
 from eqr.tasks.base import PAD, Task
-from eqr.value import Value, unless_default
+from eqr.value import Value
 
 
 class CrossEntropy(StrEnum):
@@ -29,16 +29,13 @@ class CrossEntropy(StrEnum):
 class Loss(Value):
     """Cross-entropy of the answer plus `halt_weight` times the loss of the halt head."""
 
+    newer: ClassVar[tuple[str, ...]] = ("nearest",)
+
     cross_entropy: CrossEntropy = CrossEntropy.STABLEMAX
     halt_weight: NonNegativeFloat = 0.5
     nearest: bool = False
     """Whether a puzzle of several answers is judged by the likeliest of them, as the reading has it, instead
     of the one in the data: a label drawn among many teaches to hedge between them."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Say `nearest` only where it is set."""
-        return unless_default(self, dump, "nearest")
 
     def targets(self, task: Task, inputs: Tensor, labels: Tensor, reading: Reading) -> Tensor:
         """Return what a reading is judged by, (rows, cells) int64."""

@@ -6,7 +6,6 @@ decoupled and reaches every parameter, embeddings and biases included, as in the
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from math import cos, pi, sqrt
 from typing import Annotated, Literal
@@ -19,44 +18,25 @@ from eqr.registry import Kind, kinds_of, reads, register
 from eqr.value import Value
 
 
-@dataclass(frozen=True)
-class ParameterSpan:
-    """Where a parameter lies in the flat vector."""
-
-    name: str
-    start: int
-    shape: torch.Size
-
-    def view(self, flat: Tensor) -> Tensor:
-        """Return this parameter's part of a flat vector, in its own shape."""
-        return flat[self.start : self.start + self.shape.numel()].view(self.shape)
-
-
 class FlatParameters:
     """Moves a module's parameters into one vector; the module keeps working on views of it."""
 
     def __init__(self, module: nn.Module) -> None:
         named = dict(module.named_parameters())
         self.parameters = list(named.values())
-        self.places: list[ParameterSpan] = []
-        start = 0
-        for name, parameter in named.items():
-            self.places.append(ParameterSpan(name, start, parameter.shape))
-            start += parameter.numel()
+        self.shapes = {name: parameter.shape for name, parameter in named.items()}
         self.vector = self.join([parameter.detach() for parameter in self.parameters])
-        for place, parameter in zip(self.places, self.parameters, strict=True):
-            parameter.data = place.view(self.vector)
+        for name, part in self.views(self.vector).items():
+            named[name].data = part
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """Flatten one tensor per parameter (gradients, say) into a vector."""
         return torch.cat([part.flatten() for part in parts])
 
-    def copy_to(self, module: nn.Module, vector: Tensor) -> None:
-        """Overwrite the parameters of a module of the same shape with a flat vector's numbers."""
-        named = dict(module.named_parameters())
-        with torch.no_grad():
-            for place in self.places:
-                named[place.name].copy_(place.view(vector))
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """Return the part of a flat vector that belongs to each parameter, in its shape, by name."""
+        parts = torch.split(flat, [shape.numel() for shape in self.shapes.values()])
+        return {name: part.view(self.shapes[name]) for name, part in zip(self.shapes, parts, strict=True)}
 
 
 class Averaging(Value):
@@ -136,22 +116,16 @@ class Adaptive(Optimizer):
     betas: tuple[Beta, Beta] = (0.9, 0.95)
 
     def start(self, flat: FlatParameters) -> Memory:
-        """Both means begin at zero."""
         return {"mean": torch.zeros_like(flat.vector), "square": torch.zeros_like(flat.vector)}
 
     def step(self, flat: FlatParameters, gradient: Tensor, memory: Memory, step: int, rate: float) -> None:
         """Decay, update the means, move."""
-        self.move(flat.vector, gradient, memory["mean"], memory["square"], step, rate)
-
-    def move(
-        self, weights: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, rate: float
-    ) -> None:
-        """Take a step on any tensor with its means."""
-        weights.mul_(1.0 - rate * self.weight_decay)
+        mean, square = memory["mean"], memory["square"]
+        flat.vector.mul_(1.0 - rate * self.weight_decay)
         mean.lerp_(gradient, 1.0 - self.betas[0])
         square.mul_(self.betas[1]).addcmul_(gradient, gradient, value=1.0 - self.betas[1])
         scale = square.sqrt().div_(sqrt(1.0 - self.betas[1] ** step))
-        weights.add_(self.direction(mean, scale), alpha=-rate / (1.0 - self.betas[0] ** step))
+        flat.vector.add_(self.direction(mean, scale), alpha=-rate / (1.0 - self.betas[0] ** step))
 
     @abstractmethod
     def direction(self, mean: Tensor, scale: Tensor) -> Tensor:
@@ -167,7 +141,6 @@ class AdamAtan2(Adaptive):
     kind: Literal["adam-atan2"] = "adam-atan2"
 
     def direction(self, mean: Tensor, scale: Tensor) -> Tensor:
-        """The angle between mean and scale."""
         return torch.atan2(mean, scale, out=scale)
 
 
@@ -178,7 +151,6 @@ class AdamW(Adaptive):
     epsilon: PositiveFloat = 1e-8
 
     def direction(self, mean: Tensor, scale: Tensor) -> Tensor:
-        """The mean over the scale."""
         return torch.div(mean, scale.add_(self.epsilon), out=scale)
 
 
@@ -202,26 +174,22 @@ class Muon(Optimizer):
     """Optimizer of embeddings, heads and vectors; its rate follows the same curve."""
 
     def start(self, flat: FlatParameters) -> Memory:
-        """Momentum, and the memory of the rest."""
         return {"momentum": torch.zeros_like(flat.vector), **self.rest.start(flat)}
 
     def step(self, flat: FlatParameters, gradient: Tensor, memory: Memory, step: int, rate: float) -> None:
         """Step the rest as a whole, then the matrices; the rest's move of a matrix is undone by its copy."""
-        matrices = [place for place in flat.places if self.takes(place)]
-        kept = [place.view(flat.vector).clone() for place in matrices]
+        weights, kept = flat.views(flat.vector), {}
+        for name, part in weights.items():
+            # a matrix of a block stack; a convolution's kernel is none
+            if "stack." in name and part.dim() == 2 and not name.endswith("kernel"):
+                kept[name] = part.clone()
         self.rest.step(flat, gradient, memory, step, rate * self.rest.rate / self.rate)
         momentum = memory["momentum"].lerp_(gradient, 1.0 - self.momentum)
-        ahead = gradient.lerp(momentum, self.momentum)
-        for place, weights in zip(matrices, kept, strict=True):
-            update = orthogonal(place.view(ahead))
-            size = 0.2 * sqrt(max(place.shape))
-            weights.mul_(1.0 - rate * self.weight_decay).add_(update, alpha=-rate * size)
-            place.view(flat.vector).copy_(weights)
-
-    @staticmethod
-    def takes(place: ParameterSpan) -> bool:
-        """Whether a parameter is a matrix of a block stack (a convolution's kernel is none)."""
-        return "stack." in place.name and len(place.shape) == 2 and not place.name.endswith("kernel")
+        ahead = flat.views(gradient.lerp(momentum, self.momentum))
+        for name, matrix in kept.items():
+            size = 0.2 * sqrt(max(matrix.shape))
+            matrix.mul_(1.0 - rate * self.weight_decay).add_(orthogonal(ahead[name]), alpha=-rate * size)
+            weights[name].copy_(matrix)
 
 
 def orthogonal(matrix: Tensor, iterations: int = 5) -> Tensor:

@@ -6,7 +6,7 @@ line; both are validated as a whole, and a mistyped key fails with the nearest k
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from pydantic import (
@@ -15,8 +15,6 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
@@ -26,11 +24,10 @@ from eqr.model.config import ReasonerConfig
 from eqr.model.state import LearnedStart, Segments
 from eqr.runs import RunFolder
 from eqr.tasks import task_named
-from eqr.train.halting import AnyHalting, LearnedHalt
 from eqr.train.loss import Loss
 from eqr.train.optimizer import AdamAtan2, AnyOptimizer, Averaging, Decay, Rate, SignDescent
-from eqr.train.schedule import AnySchedule, Curriculum, SegmentedOnline
-from eqr.value import Value, unless_default
+from eqr.train.schedule import AnyHalting, AnySchedule, Curriculum, LearnedHalt, SegmentedOnline
+from eqr.value import Value
 
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -73,6 +70,8 @@ class Geometries(Value):
 class Generated(Value):
     """Puzzles from the task's own generator."""
 
+    newer: ClassVar[tuple[str, ...]] = ("validation_from", "ladder", "fewer", "geometries")
+
     kind: Literal["generated"] = "generated"
     task: str
     train: PositiveInt = 1000
@@ -95,11 +94,6 @@ class Generated(Value):
     geometries: Geometries | None = None
     """Random puzzles that are trained on instead of the task's, which then only judge."""
 
-    @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Say fields that came later only where there is something to say."""
-        return unless_default(self, dump, "validation_from", "ladder", "fewer", "geometries")
-
     @model_validator(mode="after")
     def _options_fit(self) -> "Generated":
         if self.endless and self.ladder is not None:
@@ -113,6 +107,8 @@ class Generated(Value):
 class Folder(Value):
     """A dataset folder made by `eqr data build` or `eqr data import`."""
 
+    newer: ClassVar[tuple[str, ...]] = ("reveal",)
+
     kind: Literal["folder"] = "folder"
     task: str
     path: str
@@ -122,11 +118,6 @@ class Folder(Value):
     """Decides which are held out."""
     reveal: NonNegativeInt = 0
     """Most answers given away in a training row, drawn anew each time it comes: easier puzzles among hard."""
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Say `reveal` only where there is any."""
-        return unless_default(self, dump, "reveal")
 
 
 Data = Annotated[Generated | Folder, Field(discriminator="kind")]

@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -21,24 +22,26 @@ from eqr.files import remove, write_json
 from eqr.model.lookup import local_device
 from eqr.model.reasoner import Reasoner
 from eqr.model.saving import SINGLE, WEIGHTS, load_weights, read_weights
-from eqr.progress import Progress, progress
+from eqr.progress import progress
 from eqr.result import Result
 from eqr.runs import RunFolder, Summary
 from eqr.signals import Requests, noted
 from eqr.train.checkpoint import Checkpoint, Checkpoints, Latest, require_place, require_whole
 from eqr.train.distributed import LostRank, World, joined
 from eqr.train.geometries import GeometryTrainer
-from eqr.train.journal import Journal, Meter
+from eqr.train.journal import Journal, Meter, Score, evaluate
 from eqr.train.recipe import Generated, Precision, Recipe
 from eqr.train.sources import fitted, load_data, open_stream
 from eqr.train.trainer import NotFinite, StopRequest, Trainer
-from eqr.train.validation import Score, evaluate
 
 BEST = "best."
 """Prefix of the best weights in a checkpoint: going back to it goes back to them too."""
 
 HALF = 0.5
 """Share of a run after which a recipe that will work has nearly always solved something."""
+
+REDRAWN = 0.2
+"""Seconds between two texts behind the progress bar, whatever the rate of steps."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def train(
         world.together()
         splits = load_data(recipe.data, folder, quiet=True)
         recipe = fitted(recipe, splits)
-        training = Training(recipe, folder, splits, world, device, quiet=quiet or not world.first)
+        training = Training(recipe, folder, splits, world, device, quiet or not world.first)
         if found is None and recipe.begin is not None:
             training.trainer.begin_with(Reasoner.from_pretrained(recipe.begin))
         if world.first:  # only now, when nothing that is missing or does not fit can stop the new run
@@ -103,7 +106,6 @@ class Training:
         splits: Splits,
         world: World,
         device: torch.device,
-        *,
         quiet: bool,
     ) -> None:
         self.recipe, self.folder, self.splits, self.world, self.quiet = recipe, folder, splits, world, quiet
@@ -115,6 +117,8 @@ class Training:
         self.best: dict[str, Any] = {}
         self.best_weights: dict[str, Tensor] = {}
         self.meter = Meter()
+        self.note: dict[str, str] = {}
+        """What stands behind the progress bar."""
         self.hinted = False
         self.journal: Journal | None = None
 
@@ -179,8 +183,8 @@ class Training:
         recipe = self.recipe
         limit = recipe.time_limit or float("inf")
         over, interrupted = self.seconds >= limit, False
+        drawn, pending = 0.0, 0
         with progress("training", recipe.steps, unit="steps", done=self.step, quiet=self.quiet) as shown:
-            line = _Line(shown)
             while self.step < recipe.steps and not over and not interrupted:
                 stop = StopRequest(time_over=self.seconds >= limit, interrupted=bool(requests))
                 began = time.perf_counter()
@@ -188,7 +192,13 @@ class Training:
                 self.seconds += time.perf_counter() - began
                 over, interrupted = result.stop.time_over, result.stop.interrupted
                 self.meter.add(result.stats, recipe.rows)
-                self._after_step(line, last=over or self.step == recipe.steps)
+                self._after_step(last=over or self.step == recipe.steps)
+                pending += 1
+                if (now := time.monotonic()) - drawn >= REDRAWN:
+                    if recipe.time_limit is not None:
+                        self.note["time"] = f"{self.seconds:.0f} of {limit:.0f} s"
+                    shown.advance(pending, note="  ".join(self.note.values()))
+                    drawn, pending = now, 0
         return interrupted
 
     def kept(self) -> str:
@@ -200,23 +210,19 @@ class Training:
 
     def fresh_start(self) -> str:
         """Say what to do when these settings cannot go on."""
-        kept = (
+        step = (
             f"; {self.folder.best} keeps the best weights, of step {self.best['step']:,}" if self.best else ""
         )
         return (
             "A run keeps its settings, so --resume would only repeat that: train anew in another --out, "
-            f"or with --overwrite{kept}"
+            f"or with --overwrite{step}"
         )
 
     def save_checkpoint(self) -> None:
         """Write everything needed to go on from here; all processes take part."""
         tensors = self.trainer.tensors()
-        record = {
-            **self.trainer.record(),
-            "seconds": self.seconds,
-            "best": self.best,
-            "meter": self.meter.sums,
-        }
+        run = {"seconds": self.seconds, "best": self.best, "meter": self.meter.sums}
+        record = {**self.trainer.record(), **run}
         tensors |= {f"{BEST}{name}": tensor for name, tensor in self.best_weights.items()}
         if self.world.first:
             if self.journal is not None:
@@ -235,30 +241,22 @@ class Training:
             best=self.best,
         )
 
-    def _after_step(self, line: "_Line", *, last: bool) -> None:
+    def _after_step(self, *, last: bool) -> None:
         step, saving = self.step, self.recipe.saving
         if step % saving.log_every == 0 or last:
             means = self.meter.flush()
-            line.update(means)
+            self.note["loss"] = f"loss {means['loss']:.3f}"
+            if "exact" in means:
+                self.note["exact"] = f"exact {means['exact']:.1%}  depth {means['halt_depth']:.1f}"
             self._write("train", {"seconds": self.seconds, **means})
         if step % self.recipe.evaluation.every == 0 or last:
-            line.validation = self._validate().best
+            self.note["validation"] = f"validation {self._validate().best:.1%}"
         if step % saving.checkpoint_every == 0 or last:
             self.save_checkpoint()
-        line.advance(self.seconds, self.recipe.time_limit)
 
     def _validate(self) -> Score:
-        plan, model = self.recipe.evaluation, self.trainer.averaged()
-        score = evaluate(
-            model,
-            self.splits["validation"],
-            plan.depths,
-            count=plan.puzzles,
-            seed=plan.seed,
-            loss=self.recipe.loss,
-            world=self.world,
-            precision=self.recipe.precision,
-        )
+        model, count = self.trainer.averaged(), self.recipe.evaluation.puzzles
+        score = evaluate(self.recipe, model, self.splits["validation"], count, self.world)
         self._write("validation", {"seconds": self.seconds, **score.to_json()})
         if score.best >= self.best.get("exact", 0.0):  # of equals the later, better averaged one
             self.best = {"step": self.step, "exact": score.best, **score.to_json()}
@@ -284,8 +282,11 @@ class Training:
         return model
 
     def _save_best(self, split: str, score: Score) -> None:
+        """Save the best weights with the numbers that travel with them."""
         if self.world.first:
-            self._best_model().save_pretrained(self.folder.best, measured=measured(split, score))
+            facts = partial(Result, item=split, metric="exact", rule=SINGLE, breadth=1, n=score.puzzles)
+            numbers = [facts(depth=depth, value=share) for depth, share in score.exact.items()]
+            self._best_model().save_pretrained(self.folder.best, measured=numbers)
 
     def _finish(self) -> Summary:
         """Save the last weights, read the test set once, with the best ones, and sum up."""
@@ -309,17 +310,8 @@ class Training:
         known = bool(taken) and taken[-1]["step"] == self.step
         if self.world.agree(known):
             return Score.from_json(taken[-1])
-        plan = self.recipe.evaluation
-        score = evaluate(
-            self._best_model().to(self.trainer.device),
-            self.splits["test"],
-            plan.depths,
-            count=plan.test_puzzles,
-            seed=plan.seed,
-            loss=self.recipe.loss,
-            world=self.world,
-            precision=self.recipe.precision,
-        )
+        model, count = self._best_model().to(self.trainer.device), self.recipe.evaluation.test_puzzles
+        score = evaluate(self.recipe, model, self.splits["test"], count, self.world)
         self._write("test", score.to_json())
         return score
 
@@ -330,42 +322,3 @@ class Training:
     def _say(self, text: str) -> None:
         if self.world.first:
             print(text, file=sys.stderr)
-
-
-def measured(split: str, score: Score) -> list[Result]:
-    """Return a score as the numbers that travel with a saved model."""
-    return [
-        Result(item=split, metric="exact", rule=SINGLE, depth=depth, breadth=1, value=share, n=score.puzzles)
-        for depth, share in score.exact.items()
-    ]
-
-
-class _Line:
-    """The text behind the progress bar; redrawn a few times a second, whatever the rate of steps."""
-
-    SECONDS = 0.2
-
-    def __init__(self, shown: Progress) -> None:
-        self.validation: float | None = None
-        self._shown, self._pending, self._drawn = shown, 0, 0.0
-        self._parts: list[str] = []
-
-    def update(self, means: dict[str, float]) -> None:
-        """Take new means."""
-        self._parts = [f"loss {means['loss']:.3f}"]
-        if "exact" in means:
-            self._parts += [f"exact {means['exact']:.1%}", f"depth {means['halt_depth']:.1f}"]
-
-    def advance(self, seconds: float, limit: float | None) -> None:
-        """Count a step."""
-        self._pending += 1
-        now = time.monotonic()
-        if now - self._drawn < self.SECONDS:
-            return
-        parts = list(self._parts)
-        if self.validation is not None:
-            parts.append(f"validation {self.validation:.1%}")
-        if limit is not None:
-            parts.append(f"{seconds:.0f} of {limit:.0f} s")
-        self._shown.advance(self._pending, note="  ".join(parts))
-        self._pending, self._drawn = 0, now

@@ -39,7 +39,10 @@ def load_data(data: Generated | Folder, folder: RunFolder, *, quiet: bool = Fals
     if judging is not None:
         sets["validation"] = _unseen(judging, sets["train"], task)
     if data.ladder is not None and climbed is not None:
-        for name in sets.keys() & {"validation", "test"}:  # told answers, they would not be known any more
+        for name in sets.keys() & {
+            "validation",
+            "test",
+        }:  # with answers given away they would not be recognised
             climbed = _unseen(climbed, sets[name], task)
         sets["train"] = _joined(sets["train"], climbed, data.ladder, data.seed)
     splits = Splits(sets)

@@ -15,12 +15,10 @@ from eqr.data import Batches, GeneratedStream
 from eqr.errors import UserError
 from eqr.model.reasoner import Reasoner
 from eqr.model.saving import require_shapes, shapes_of
-from eqr.tasks import task_named
 from eqr.train.distributed import World
 from eqr.train.optimizer import FlatParameters
 from eqr.train.recipe import Recipe, computing
-from eqr.train.rows import TrainingRows
-from eqr.train.step import STATS, Objective, Sums
+from eqr.train.step import STATS, Sums, TrainingRows, step_sums
 
 
 class NotFinite(UserError):
@@ -48,11 +46,6 @@ class StepResult:
     """Of all processes together, so that they end at the same step."""
 
 
-def training_backend(recipe: Recipe, device: torch.device) -> Backend:
-    """Return what works on the rows of a recipe, with its threads and pieces."""
-    return Cpu.training(recipe.model, device, workers=recipe.threads, rows_per_cut=recipe.rows_per_cut)
-
-
 class Trainer:
     """A model in training."""
 
@@ -76,9 +69,9 @@ class Trainer:
         self.rows = TrainingRows.empty(self.world.share(recipe.rows), recipe.model, self.device)
         self.step_number = 0
         self._refills = [len(self.rows)] * self.world.size
-        task = task_named(recipe.data.task)
-        self._objective = Objective(recipe.schedule, recipe.halting, recipe.loss, task, recipe.rows)
-        self.backend = backend or training_backend(recipe, self.device)
+        self.backend = backend or Cpu.training(
+            recipe.model, self.device, workers=recipe.threads, rows_per_cut=recipe.rows_per_cut
+        )
         if recipe.compile:
             for stack in (self.model.stack, self.model.answer_stack):
                 if stack is not None:
@@ -112,9 +105,8 @@ class Trainer:
         self._refill()
         number = self.step_number + 1
         with computing(self.recipe.precision, self.device):
-            sums = self._objective.sums(
-                self.model, self.flat, self.backend, self.rows, self.depth_limit(number)
-            )
+            depth = self.depth_limit(number)
+            sums = step_sums(self.recipe, self.model, self.flat, self.backend, self.rows, depth)
         gradient, stats, stop = self._agree(sums, stop)
         if not isfinite(stats["loss"] + stats["gradient_norm"]):
             raise NotFinite(
@@ -140,17 +132,22 @@ class Trainer:
     def averaged(self) -> Reasoner:
         """Return the model to evaluate and save: averaged weights, in a copy that stays the same object."""
         weights = self.flat.vector if self.recipe.averaging is None else self.average
-        self.flat.copy_to(self._averaged, weights)
-        for mine, theirs in zip(self._averaged.buffers(), self.model.buffers(), strict=True):
-            mine.copy_(theirs)
+        parts = self.flat.views(weights) | dict(self.model.named_buffers())
+        with torch.no_grad():
+            for name, mine in [*self._averaged.named_parameters(), *self._averaged.named_buffers()]:
+                mine.copy_(parts[name])
         return self._averaged
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that changes from step to step; the rows of all processes, in order."""
-        rows = {f"rows.{name}": self.world.gather(part) for name, part in self.rows.tensors().items()}
-        buffers = {f"model.{name}": part for name, part in self.model.named_buffers() if part is not None}
+        rows = self.rows.tensors().items()
+        return self._own() | {name: self.world.gather(part) for name, part in rows}
+
+    def _own(self) -> dict[str, Tensor]:
+        """Return what every process holds whole: weights, average, the optimizer's memory, buffers."""
         memory = {f"optimizer.{name}": part for name, part in self.memory.items()}
-        return {"weights": self.flat.vector, "average": self.average, **memory, **buffers, **rows}
+        buffers = {f"model.{name}": part for name, part in self.model.named_buffers()}
+        return {"weights": self.flat.vector, "average": self.average, **memory, **buffers}
 
     def record(self) -> dict[str, Any]:
         """Return the rest of the state as plain JSON data."""
@@ -159,12 +156,9 @@ class Trainer:
     @torch.no_grad()
     def restore(self, step: int, tensors: dict[str, Tensor], record: dict[str, Any]) -> None:
         """Become what `tensors` and `record` were taken from, with any number of processes."""
-        mine = {"weights": self.flat.vector, "average": self.average}
-        mine |= {f"optimizer.{name}": part for name, part in self.memory.items()}
-        mine |= {f"model.{name}": part for name, part in self.model.named_buffers()}
-        parts = {f"rows.{name}": part for name, part in self.rows.tensors().items()}
-        whole = {name: (self.recipe.rows, *part.shape[1:]) for name, part in parts.items()}
+        mine, parts = self._own(), self.rows.tensors()
         known = mine | parts
+        whole = {name: (self.recipe.rows, *part.shape[1:]) for name, part in parts.items()}
         given = {name: tensor for name, tensor in tensors.items() if name in known}
         require_shapes(shapes_of(mine) | whole, shapes_of(given), where="the checkpoint")
         odd = [name for name, tensor in given.items() if tensor.dtype is not known[name].dtype]
@@ -172,13 +166,10 @@ class Trainer:
             raise UserError(f"the checkpoint: {odd[0]} is {given[odd[0]].dtype}, not {known[odd[0]].dtype}")
         self._require_tokens(given)
         for name, part in mine.items():
-            part.copy_(tensors[name])
-        share, start = len(self.rows), self.world.rank * len(self.rows)
-        rows = {
-            name.removeprefix("rows."): part for name, part in tensors.items() if name.startswith("rows.")
-        }
-        self.rows.load({name: part[start : start + share] for name, part in rows.items()})
-        self._refills = rows["halted"].view(-1, share).sum(dim=1).tolist()
+            part.copy_(given[name])
+        share = len(self.rows)
+        self.rows.load(given, start=self.world.rank * share)
+        self._refills = given["rows.halted"].view(-1, share).sum(dim=1).tolist()
         self.stream.restore(record["stream"])
         self.step_number = step
 
