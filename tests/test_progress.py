@@ -33,9 +33,11 @@ def test_the_rate_leaves_out_what_was_done_before(monkeypatch):
     assert shown._line() == "3,100 of 4,000 steps, 10.0/s, 90 s left"
 
 
-def test_preparing_spins_in_a_terminal_alone(monkeypatch, capsys):
+def test_preparing_spins_in_a_terminal_alone_and_is_no_computing(monkeypatch, capsys):
+    before, began = module.computing(), time.perf_counter()
     with module.preparing("compiling"):
-        time.sleep(0.02)
+        time.sleep(0.05)
+    assert module.computing() - before <= time.perf_counter() - began - 0.05
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(module, "SOON", 0.0)
     monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True)

@@ -94,27 +94,36 @@ def progress(
             bar.update(task, completed=shown.done)
 
 
+_preparing = [0.0]
+"""Seconds that `preparing` has taken so far, by whichever thread."""
+
+
+def computing() -> float:
+    """Read a clock that stands still while something is prepared once per installation."""
+    return time.perf_counter() - _preparing[0]
+
+
 @contextmanager
 def preparing(label: str) -> Iterator[None]:
     """Show a spinner in a terminal while something is prepared once per installation."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    began, over = time.monotonic(), threading.Event()
+    began, over = time.perf_counter(), threading.Event()
 
     def spin() -> None:
         pictures, wait = cycle(SPINNER), SOON
         while not over.wait(wait):
             wait = TURN
-            line = f"{next(pictures)} {label} ({time.monotonic() - began:.0f} s)"
+            line = f"{next(pictures)} {label} ({time.perf_counter() - began:.0f} s)"
             print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
         if wait == TURN:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
-    spinner = threading.Thread(target=spin, name="spinner", daemon=True)
-    spinner.start()
+    spinner = threading.Thread(target=spin, name="spinner", daemon=True) if sys.stderr.isatty() else None
+    if spinner is not None:
+        spinner.start()
     try:
         yield
     finally:
         over.set()
-        spinner.join()
+        if spinner is not None:
+            spinner.join()
+        _preparing[0] += time.perf_counter() - began

@@ -20,7 +20,6 @@ under way share one engine. `Solver` is a session that ends, a server one that d
     session.close()                      # `serve` ends once all is answered
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -44,6 +43,7 @@ from eqr.model.config import ReasonerConfig
 from eqr.model.definitions import row_key
 from eqr.model.lookup import load
 from eqr.model.reasoner import Reasoner
+from eqr.progress import computing
 from eqr.model.state import Spread
 from eqr.solve.budget import Budget, parse_start, usual_depth
 from eqr.solve.candidates import Answer, Candidates, Finished, Gather, Refused, Snapshot, Status, stopped_by
@@ -115,7 +115,7 @@ class Session:
             Inference(self._reasoner, budget, task=self.task, backend=self.engine.backend)
         budget = _stopping(budget or self.engine.budget, rule)
         gather = Gather(budget, cells=self.task.cells)
-        request = _Request(tokens, rule, gather, stopped_by(budget.halting), time.perf_counter())
+        request = _Request(tokens, rule, gather, stopped_by(budget.halting), computing())
         self._requests[index] = request
         try:
             self.engine.add(Puzzle(index, tokens, identity, budget, watch, client))
@@ -178,7 +178,7 @@ class Session:
             status=request.stopped if status is Status.HALTED else status,
             residual=float(chosen.residuals[-1]),
             halt=float(chosen.halt),
-            seconds=time.perf_counter() - request.began,
+            seconds=computing() - request.began,
             task=self.task,
         )
 

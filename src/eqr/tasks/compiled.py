@@ -1,7 +1,5 @@
 """`compiled`: numba's decorator the way we use it. Importing this module loads numba."""
 
-import importlib
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any, TypeVar, cast
@@ -12,12 +10,6 @@ from numba.core import event
 from eqr.progress import preparing
 
 COMPILING = "compiling for this processor, once per installation"
-
-if "scipy.linalg" not in sys.modules:
-    # numba loads it, a tenth of a second, only to see whether there is a BLAS for `@`, which no kernel uses
-    sys.modules["scipy.linalg"] = None  # type: ignore[assignment]
-    importlib.import_module("numba.np.arraymath")
-    del sys.modules["scipy.linalg"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
