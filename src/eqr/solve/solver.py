@@ -43,8 +43,8 @@ from eqr.model.config import ReasonerConfig
 from eqr.model.definitions import row_key
 from eqr.model.lookup import load
 from eqr.model.reasoner import Reasoner
-from eqr.progress import computing
 from eqr.model.state import Spread
+from eqr.progress import computing
 from eqr.solve.budget import Budget, parse_start, usual_depth
 from eqr.solve.candidates import Answer, Candidates, Finished, Gather, Refused, Snapshot, Status, stopped_by
 from eqr.solve.engine import SLOTS, Engine
