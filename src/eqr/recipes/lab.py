@@ -7,6 +7,8 @@ docs/lab-notes.md has what was tried.
 
 from typing import Any
 
+import numpy as np
+
 from eqr.model import systems
 from eqr.model.config import CandidateSites, Positions
 from eqr.model.mixers import Attention
@@ -30,7 +32,7 @@ HARDEST = "data/hardest"
 EXTREME = "data/extreme"
 """Where the training puzzles of Sudoku-Extreme are (docs/data-guide.md)."""
 SMALL = 300
-"""Candidates up to which a puzzle counts as small: 6x6 of six values has 216."""
+"""Candidates of cells to fill up to which a puzzle counts as small: 6x6 of six values has 216."""
 LIVE = CandidateSites(live=True)
 """Only the candidates that the givens leave, a third of a large grid: what is ruled out teaches nothing."""
 
@@ -102,15 +104,17 @@ def declared(name: str) -> Recipe:
     assert isinstance(puzzle, Puzzle)
     kinds = set(puzzle.rows.kinds.tolist()) - {RowKind.BARRED}
     width, model = 24, {}
-    fields: dict[str, Any] = {"steps": 2500, "data": {"train": 2000, "fewer": True}}
-    if puzzle.cells * len(puzzle.values) > SMALL:
+    fields: dict[str, Any] = {"steps": 8000, "data": {"train": 6000, "fewer": True}}
+    free = (puzzle.cells - puzzle.board.given) * len(puzzle.values)
+    barred = puzzle.rows.members(RowKind.BARRED)
+    if free - np.count_nonzero((barred >= 0) & (barred < free)) > SMALL:
         width, model = 32, {"cycles": 3, "scratch": 4}
         fields = {
             "steps": 6000,
             "data": {"train": 4000, "validation": 128, "test": 500, "fewer": True},
             "rate": falling(0.3),
-            "evaluation": EvaluationPlan(every=1500, puzzles=128, depths=(4, 16, 64), test_puzzles=500),
         }
+    fields["evaluation"] = EvaluationPlan(every=2000, puzzles=128, depths=(4, 16, 64), test_puzzles=500)
     mixer = Rules(hidden=4 * width, knows=tuple(kind for kind in RowKind if kind in kinds))
     return candidates(name, width=width, rows=12, model={"mixer": mixer, "sites": LIVE, **model}, **fields)
 
