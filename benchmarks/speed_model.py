@@ -17,7 +17,7 @@ d=128. Notes marked "earlier" were taken before the kernels below, while other w
   operations. Per hidden value, one core: gate 0.45 against 0.85 ns, its gradient 0.67 against 2.1 ns; per
   value of the state: normalisation 0.12 to 0.16 against 0.25 to 0.30 ns, its gradient 0.22 to 0.41 against
   0.5 to 0.9 ns. Alone they took d=512 from 0.75 to about 0.80 forward and from 0.65 to 0.75 in training.
-- Helped: weights above 1 MiB packed once a segment for MKL (`backends/cpu/packing.py`). The products of a
+- Helped: weights above 1 MiB packed once a segment for MKL (`operators.packing`). The products of a
   segment alone, interleaved, medians of 6: 0.84 to 0.90 of the limit; with everything else, of 8: 0.80 to
   0.87. At d=128 the same gained 0.66 to 0.69, within the noise, so small weights are left as they are.
 - Helped small models: a batch whose pieces are not worth a thread stays on one (4x4 training 13 to 7 ms a

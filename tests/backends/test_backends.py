@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eqr.backends import BACKENDS, Backend, Compiled, Cpu, Eager, backend_named, default_backend
+from eqr.backends import BACKENDS, Backend, Compiled, Cpu, Eager, default_backend
 from eqr.backends.cpu.row_executor import RowExecutor
 from eqr.model.config import Positions, ReasonerConfig
 from eqr.model.mixers import Attention
@@ -56,7 +56,7 @@ def close(found: State, wanted: State, tolerance: float = 2e-3) -> bool:
     return all(float((a - b).abs().max()) <= tolerance * float(b.abs().max().clamp(min=1)) for a, b in pairs)
 
 
-@pytest.mark.parametrize("make", [lambda config: backend_named("cpu", config), cut], ids=["whole", "cut"])
+@pytest.mark.parametrize("make", [default_backend, cut], ids=["whole", "cut"])
 @pytest.mark.parametrize("name", CONFIGS)
 def test_cpu_segments_are_those_of_eager(name, make):
     model, z, *given = begin(CONFIGS[name])
@@ -77,7 +77,7 @@ def test_cpu_segments_are_those_of_eager(name, make):
 @pytest.mark.parametrize("name", CONFIGS)
 def test_cpu_gradients_are_those_of_eager(name, tracked):
     model, z, x, *where = begin(CONFIGS[name])
-    backend = backend_named("cpu", model.config)
+    backend = default_backend(model.config)
     weights = [*model.stack.parameters(), *(() if model.log_noise is None else (model.log_noise,))]
 
     def gradients(by: Backend) -> list[Tensor]:
@@ -95,7 +95,7 @@ def test_cpu_gradients_are_those_of_eager(name, tracked):
 @pytest.mark.parametrize("name", ["tokens", "attention", "candidates", "live candidates", "neighbours"])
 def test_transforms_go_through_a_backend(name):
     model, z, x, *where = begin(CONFIGS[name])
-    backend = backend_named("cpu", model.config)
+    backend = default_backend(model.config)
     tangent = State(*(torch.randn_like(latent) for latent in z.tensors()))
 
     def slopes(by: Backend) -> State:
@@ -131,10 +131,10 @@ def test_eager_runs_what_one_reads_for_shipped_models_too(monkeypatch, capsys, n
     with torch.inference_mode():
         found = EAGER.segment(model, *given)
         assert capsys.readouterr().out.split() == ["Noisy", "Damped"] * model.config.applications
-        fast = backend_named("cpu", model.config).segment(model, *given)
+        fast = default_backend(model.config).segment(model, *given)
     assert not capsys.readouterr().out, "the cpu backend has kernels for this"
     assert close(fast, found)
-    with backend_named("cpu", model.config).alone(), torch.inference_mode():
+    with default_backend(model.config).alone(), torch.inference_mode():
         inside = EAGER.segment(model, *given)
     assert all(torch.equal(a, b) for a, b in zip(inside.tensors(), found.tensors(), strict=True))
 
@@ -200,11 +200,11 @@ def test_a_backend_of_ones_own_is_found_by_name():
             return super().segment(model, between, x, keys, depths + 1, **how)
 
     model, z, *given = begin(CONFIGS["tokens"])
-    found = backend_named("twice", model.config).segment(model, z, *given)
+    found = BACKENDS["twice"].solving(model.config).segment(model, z, *given)
     assert not close(found, EAGER.segment(model, z, *given))
     assert {"eager", "cpu", "compiled", "twice"} <= set(BACKENDS)
     with pytest.raises(Exception, match="did you mean 'eager'"):
-        backend_named("eagre", model.config)
+        BACKENDS["eagre"]
     assert isinstance(default_backend(model.config), Cpu)
 
 

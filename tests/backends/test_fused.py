@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from eqr.backends.cpu import backend, fused
+from eqr.backends import Cpu
+from eqr.backends.cpu import backend
 from eqr.backends.cpu import segment as kernels
-from eqr.backends.cpu.backend import advance
+from eqr.backends.cpu.row_executor import RowExecutor
 from eqr.model.config import CandidateSites
 from eqr.model.operator import STILL, Perturbation, SingleState, TwoLevel
 from eqr.model.reasoner import Reasoner
@@ -28,6 +29,7 @@ CONFIGS = {
     ),
 }
 ROWS = 7
+BACKEND = Cpu(RowExecutor(1))
 
 
 @pytest.fixture
@@ -51,7 +53,9 @@ def numbers(model: Reasoner, perturbation: Perturbation, tracked: int | None) ->
     keys = torch.arange(ROWS) * 7919
     x = model.embed_tokens(grids).detach().requires_grad_()
     old = State(*(z.requires_grad_() for z in model.initial_state(x.detach(), keys).tensors()))
-    new = advance(model, old, x, keys, torch.zeros_like(keys), perturbation=perturbation, tracked=tracked)
+    new = BACKEND.segment(
+        model, old, x, keys, torch.zeros_like(keys), perturbation=perturbation, tracked=tracked
+    )
     loss = sum((z * torch.linspace(-1, 1, z.numel()).view_as(z)).sum() for z in new.tensors())
     inputs = (*old.tensors(), x, *model.stack.parameters(), *(model.answer_stack or model.stack).parameters())
     found = torch.autograd.grad(loss, inputs, allow_unused=True)
@@ -62,7 +66,7 @@ def numbers(model: Reasoner, perturbation: Perturbation, tracked: int | None) ->
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("tracked", [None, 3, 1])
 def test_numbers_and_gradients_equal_the_composition(ran, monkeypatch, name, tracked):
-    monkeypatch.setattr(fused, "CACHE_NUMBERS", 1 << 15)  # so that rows are taken in several turns
+    monkeypatch.setattr(backend, "CACHE_NUMBERS", 1 << 15)  # so that rows are taken in several turns
     model = Reasoner(CONFIGS[name])
     for perturbation in (
         STILL,
@@ -74,7 +78,7 @@ def test_numbers_and_gradients_equal_the_composition(ran, monkeypatch, name, tra
         found = numbers(model, perturbation, tracked)
         assert ran == ["forward", "backward"]
         with monkeypatch.context() as without:
-            without.setattr(backend, "has_kernels", lambda *_: False)
+            without.setattr(backend, "weights_for_one_call", lambda *_: [])
             wanted = numbers(model, perturbation, tracked)
         for one, other in zip(found, wanted, strict=True):
             assert torch.allclose(one, other, rtol=1e-3, atol=1e-4 * max(float(other.abs().mean()), 1.0))
@@ -90,10 +94,10 @@ def test_a_row_does_not_depend_on_the_others(monkeypatch, name):
     with torch.no_grad():
         x = model.embed_tokens(grids)
         start = model.initial_state(x, keys)
-        together = advance(model, start, x, keys, keys * 0)
+        together = BACKEND.segment(model, start, x, keys, keys * 0)
         for row in (0, 4, 6):
             one = slice(row, row + 1)
-            alone = advance(model, start.chunk(one), x[:, one], keys[one], keys[one] * 0)
+            alone = BACKEND.segment(model, start.chunk(one), x[:, one], keys[one], keys[one] * 0)
             for mine, theirs in zip(alone.tensors(), together.chunk(one).tensors(), strict=True):
                 assert torch.equal(mine, theirs)
 
@@ -105,7 +109,9 @@ def test_gradients_of_gradients_go_through_the_composition():
         model = model.to(dtype)
         grids = torch.ones(2, model.config.cells, dtype=torch.long)
         x, keys = model.embed_tokens(grids).detach().requires_grad_(), torch.arange(2)
-        new = advance(model, model.initial_state(x.detach(), keys), x, keys, keys * 0, perturbation=STILL)
+        new = BACKEND.segment(
+            model, model.initial_state(x.detach(), keys), x, keys, keys * 0, perturbation=STILL
+        )
         (first,) = torch.autograd.grad(new.answer[:3, :, :4].sum(), x, create_graph=True)
         found.append(torch.autograd.grad(first.square().sum(), x)[0].double())
     assert torch.allclose(*found, rtol=1e-2, atol=1e-3 * float(found[1].abs().max()))
@@ -120,8 +126,8 @@ def test_other_perturbations_and_other_models_are_left_to_the_loop(ran):
     grids = torch.ones(2, model.config.cells, dtype=torch.long)
     with torch.no_grad():
         x = model.embed_tokens(grids)
-        advance(model, model.initial_state(x, keys), x, keys, keys, perturbation=Own())
+        BACKEND.segment(model, model.initial_state(x, keys), x, keys, keys, perturbation=Own())
         wide = model.double()
         x = wide.embed_tokens(grids)
-        advance(wide, wide.initial_state(x, keys), x, keys, keys)
+        BACKEND.segment(wide, wide.initial_state(x, keys), x, keys, keys)
     assert not ran

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from eqr.backends.cpu import gated
-from eqr.backends.cpu.operators import MEANS, Kernel, add_noise, damp_and_add_noise, only_numbers
+from eqr.backends.cpu import operators
+from eqr.backends.cpu.operators import MEANS, Kernel, damp_and_add_noise, only_numbers
 from eqr.model.definitions import choose, computed_by, definition, gate, gated_mlp, uniform
 from eqr.model.mixers import attend
 from eqr.model.state import halt_scores, products, square_distances
@@ -27,7 +27,6 @@ CALLS = {
     "gated_mlp over tokens": (gated_mlp, (H.t().contiguous(), UP, DOWN, 0)),
     "gate": (gate, (H, 1)),
     "attend": (attend, (Q, Q + 1, Q - 1)),
-    "add_noise": (add_noise, (Z, BANK, CHOSEN, 0.25)),
     "damp_and_add_noise": (damp_and_add_noise, (Z, MOVED, BANK, CHOSEN, 0.1, 0.25)),
     "square_distances": (square_distances, (Z, MOVED)),
     "halt_scores": (halt_scores, (Z, UP[:2], DOWN[0, :2])),
@@ -96,10 +95,10 @@ def spied() -> tuple:
         return lambda *given: (ran.append(name), function(*given))[1]
 
     kernel = Kernel(
-        takes=gated._takes,
-        run=noting("run", gated._run),
-        forward=noting("forward", gated._forward),
-        gradient=gated._gradient,
+        takes=operators._takes_sweep,
+        run=noting("run", operators._run_mlp),
+        forward=noting("forward", operators._record_mlp),
+        gradient=operators._mlp_gradient,
     )
 
     @definition

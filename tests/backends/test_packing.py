@@ -5,20 +5,21 @@ import torch
 from torch.nn import functional as F
 
 from eqr.backends import Cpu
-from eqr.backends.cpu import gated, row_executor
-from eqr.backends.cpu.row_executor import RowExecutor, product
+from eqr.backends.cpu import operators
+from eqr.backends.cpu.operators import product
+from eqr.backends.cpu.row_executor import RowExecutor
 from eqr.model.operator import STILL
 from eqr.model.reasoner import Reasoner
 from fixtures import puzzles_of, small
 
-needs_mkl = pytest.mark.skipif(not row_executor._supported(), reason="PyTorch has no MKL here")
+needs_mkl = pytest.mark.skipif(not operators.can_pack(), reason="PyTorch has no MKL here")
 
 
 @pytest.fixture
 def used(monkeypatch) -> list[int]:
     """Pack weights of any size, and note the rows of every packed product."""
-    monkeypatch.setattr(row_executor, "SMALLEST_BYTES", 0)
-    monkeypatch.setattr(gated, "LARGEST_WEIGHTS", 0)
+    monkeypatch.setattr(operators, "SMALLEST_BYTES", 0)
+    monkeypatch.setattr(operators, "LARGEST_WEIGHTS", 0)
     found: list[int] = []
     multiply = torch.ops.mkl._mkl_linear
 
@@ -70,7 +71,7 @@ def test_a_weight_is_packed_once_for_all_threads_and_anew_by_the_next_segment(us
 @needs_mkl
 def test_every_number_of_rows_and_every_weight_has_its_own_copy(used):
     up, h = torch.randn(48, 32), torch.randn(5, 32)
-    with row_executor.packing():
+    with operators.packing():
         for rows, weight in ((h, up), (h[:4], up), (h, up.clone() + 1)):
             assert torch.allclose(product(rows, weight), F.linear(rows, weight), atol=1e-5)
     assert used == [5, 4, 5]
@@ -92,5 +93,5 @@ def test_autocast_casts_as_ever(used):
 
 def test_small_weights_are_left_alone():
     h, weight = torch.randn(5, 32), torch.randn(48, 32)
-    with row_executor.packing():
+    with operators.packing():
         assert torch.equal(product(h, weight), F.linear(h, weight))

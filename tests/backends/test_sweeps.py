@@ -1,14 +1,15 @@
 """The compiled sweeps compute what the compositions they replace compute, to float32's rounding."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from eqr.backends.cpu import gated as sweeps
-from eqr.backends.cpu import gated as tiled
 from eqr.backends.cpu import kernels
-from eqr.backends.cpu.operators import DampedNoisy, add_noise
+from eqr.backends.cpu import operators as sweeps
+from eqr.backends.cpu.operators import InOneGo
 from eqr.model.definitions import (
     NOISE_VECTORS,
     choose_noise,
@@ -48,7 +49,6 @@ KERNELS = (
     "add_and_normalise_columns",
     "normalise_rows_gradient",
     "normalise_columns_gradient",
-    "add_chosen",
     "uniform",
     "choose",
     "square_distances",
@@ -122,37 +122,31 @@ def test_normalisation_and_its_gradient(ran, shape, dim):
     assert ran == [forward, backward, backward]
 
 
-def test_chosen_vectors_are_added_token_by_token(ran):
-    vectors, h = noise_vectors(12, CPU), matrix(5 * 3, 12).view(5, 3, 12)
-    keys = torch.arange(3)
-    chosen = choose_noise(keys, keys * 0, 1, 5)[0]
-    exact = h.double() + 0.25 * vectors.double()[chosen]
-    assert close(add_noise(h, vectors, chosen, 0.25), exact)
-    assert ran == ["choose", "add_chosen"]
-    learned = Noisy(lambda *_: h, Noise(vectors, chosen.unsqueeze(0), torch.tensor(0.25)))
-    assert close(learned(h, None, 0), exact)
-    assert close(add_noise(h, vectors, chosen.int(), 0.25), exact)
-    assert ran == ["choose", "add_chosen"]
-
-
-def test_damping_and_noise_in_one_sweep_are_both(ran):
+@pytest.mark.parametrize("damping", [0.1, 0.0])
+def test_damping_and_noise_in_one_sweep_are_both(ran, damping):
     z, moved = (matrix(5 * 3, 12, seed=seed).view(5, 3, 12) for seed in (0, 1))
     keys = torch.arange(3)
     noise = Noise(noise_vectors(12, CPU), choose_noise(keys, keys * 0, 1, 5), 0.25)
     towards = matrix(5 * 3, 12, seed=2).view(5, 3, 12)
 
-    def run(dtype: torch.dtype) -> list[Tensor]:
+    def run(dtype: torch.dtype, noise: Noise = noise) -> list[Tensor]:
         inputs = [tensor.to(dtype).requires_grad_() for tensor in (z, moved)]
-        fused = DampedNoisy(lambda *_: inputs[1], 0.1, noise.vectors, noise.chosen, 0.25)
+        fused = InOneGo(damping=damping, noise=0.25).around(lambda *_: inputs[1], noise)
         out = fused(inputs[0], None, 0)
-        apart = Noisy(Damped(lambda *_: inputs[1], 0.1), noise)(inputs[0], None, 0)
+        apart = Noisy(Damped(lambda *_: inputs[1], damping), noise)(inputs[0], None, 0)
         assert torch.allclose(out, apart, rtol=1e-6, atol=1e-6)
-        return [out.detach(), *torch.autograd.grad(out, inputs, towards.to(dtype))]
+        return [out.detach(), *torch.autograd.grad(out, inputs, towards.to(dtype), materialize_grads=True)]
 
     exact = run(torch.float64)
-    assert "damp_and_add_chosen" not in ran
+    assert ran == ["choose"]
+    for others in (
+        Noise(noise.vectors, noise.chosen, torch.tensor(0.25)),
+        replace(noise, chosen=noise.chosen.int()),
+    ):
+        assert all(map(close, run(torch.float32, others), exact))
+    assert ran == ["choose"]
     assert all(map(close, run(torch.float32), exact))
-    assert ran[-1] == "damp_and_add_chosen"
+    assert ran == ["choose", "damp_and_add_chosen"]
 
 
 def test_noise_is_chosen_by_the_same_bits(ran):
@@ -203,7 +197,7 @@ def test_counters_are_hashed_to_the_same_bits(ran):
 
 @pytest.mark.parametrize("dim", [0, 1])
 def test_the_gated_mlp_in_float32(ran, monkeypatch, dim):
-    monkeypatch.setattr(tiled, "LARGEST_WEIGHTS", 0)  # small weights have a way of their own
+    monkeypatch.setattr(sweeps, "LARGEST_WEIGHTS", 0)  # small weights have a way of their own
     h = matrix(24, 30, scale=1.0)
     size = h.shape[dim]
     weights = matrix(32, size, seed=1, scale=0.2), matrix(size, 16, seed=2, scale=0.2)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from eqr.backends.cpu import kernels, mlp
-from eqr.backends.cpu.gated import LARGEST_WEIGHTS
+from eqr.backends.cpu.operators import LARGEST_WEIGHTS
 from eqr.model import structured as exchanges
 from eqr.model import systems
 from eqr.model.config import CandidateSites, ReasonerConfig

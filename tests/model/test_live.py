@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+from eqr.backends import Cpu
 from eqr.backends.cpu import backend
 from eqr.backends.cpu import segment as kernels
-from eqr.backends.cpu.backend import advance
+from eqr.backends.cpu.row_executor import RowExecutor
 from eqr.errors import UserError
 from eqr.model.config import CandidateSites, ReasonerConfig
 from eqr.model.operator import Perturbation
@@ -20,6 +21,7 @@ TASK = task_named("sudoku-6x6")
 SIZES = {"width": 16, "cycles": 2, "scratch": 2, "round_hidden_to": 8, "blocks": 1}
 CONFIG = eqr(TASK, mixer=Groups(hidden=40), sites=CandidateSites(live=True), **SIZES)
 ROWS = 7
+BACKEND = Cpu(RowExecutor(1))
 NOISY = Perturbation(damping=0.05, noise=0.1)
 
 
@@ -67,7 +69,7 @@ def test_carrying_open_sites_alone_equals_masking_the_others(monkeypatch, tracke
         keys = torch.arange(ROWS) * 7919
         x = model.embed_tokens(torch.from_numpy(puzzles())).detach().requires_grad_()
         old = State(*(z.requires_grad_() for z in model.initial_state(x.detach(), keys).tensors()))
-        new = advance(model, old, x, keys, keys * 0, perturbation=NOISY, tracked=tracked)
+        new = BACKEND.segment(model, old, x, keys, keys * 0, perturbation=NOISY, tracked=tracked)
         inputs = (*old.tensors(), x, *model.stack.parameters())
         loss = sum((z * torch.linspace(-1, 1, z.numel()).view_as(z)).sum() for z in new.tensors())
         found = torch.autograd.grad(loss, inputs, allow_unused=True)
@@ -76,7 +78,7 @@ def test_carrying_open_sites_alone_equals_masking_the_others(monkeypatch, tracke
 
     found = numbers()
     assert runs
-    monkeypatch.setattr(backend, "has_kernels", lambda *_: False)
+    monkeypatch.setattr(backend, "weights_for_one_call", lambda *_: [])
     wanted = numbers()
     assert len(runs) == 1
     for one, other in zip(found, wanted, strict=True):  # two ways to round, amplified by a whole segment
@@ -90,7 +92,7 @@ def test_what_is_ruled_out_stays_nothing_and_is_never_chosen():
         x = model.embed_tokens(torch.from_numpy(grids))
         state = model.initial_state(x, keys)
         for depth in range(3):
-            state = advance(model, state, x, keys, keys * 0 + depth, perturbation=NOISY)
+            state = BACKEND.segment(model, state, x, keys, keys * 0 + depth, perturbation=NOISY)
         logits = model.decode(state)
     out = ~(x != 0).any(-1)
     assert all((latent[out] == 0).all() for latent in state.tensors())

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import eqr.results.evaluate as module
-from eqr.backends.cpu.row_executor import repeatable_executor
+from eqr.backends.cpu.row_executor import shared_executor
 from eqr.data import PuzzleSet
 from eqr.data.generated import generate
 from eqr.errors import UserError
@@ -101,7 +101,7 @@ def test_a_part_has_the_same_bits_whoever_runs_it(two_threads):
     assert {**bits([1]), **bits([0])} == whole
     torch.set_num_threads(1)
     assert bits([1, 0], cores=2) == whole
-    pieces = [len(repeatable_executor(reasoner.config, torch.device("cpu"), n).cuts(12)) for n in (1, 2)]
+    pieces = [len(shared_executor(reasoner.config, torch.device("cpu"), n).cuts(12)) for n in (1, 2)]
     assert pieces == [1, 2]  # else this could not fail
 
 

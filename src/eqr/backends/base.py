@@ -7,6 +7,7 @@ A class with a `name` of its own, registered by `eqr.registry.register`, is one 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 import torch
@@ -20,6 +21,31 @@ from eqr.model.state import State
 from eqr.registry import Registry, register
 
 T = TypeVar("T")
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What `Reasoner.segment` is asked."""
+
+    model: Reasoner
+    state: State
+    x: Tensor
+    keys: Tensor
+    depths: Tensor
+    perturbation: Perturbation
+    tracked: int | None = None
+
+    def composed(self) -> State:
+        """Ask the model, application by application."""
+        return self.model.segment(
+            self.state, self.x, self.keys, self.depths, perturbation=self.perturbation, tracked=self.tracked
+        )
+
+    def piece(self, rows: slice) -> "Segment":
+        """Return some of the rows, contiguous, so that they round as the same rows do alone."""
+        state = self.state.chunk(rows).map(Tensor.contiguous)
+        return replace(self, state=state, x=self.x[:, rows], keys=self.keys[rows], depths=self.depths[rows])
 
 
 class Backend(ABC):
@@ -28,7 +54,9 @@ class Backend(ABC):
     name: ClassVar[str]
 
     @classmethod
-    def solving(cls, config: ReasonerConfig, device: torch.device, *, workers: int | None = None) -> Self:
+    def solving(
+        cls, config: ReasonerConfig, device: torch.device = CPU, *, workers: int | None = None
+    ) -> Self:
         """Return one for models of this config.
 
         With `workers` a batch is cut as that many threads would, so that its bits do not depend on how many
@@ -36,19 +64,6 @@ class Backend(ABC):
         """
         return cls()
 
-    @classmethod
-    def training(
-        cls,
-        config: ReasonerConfig,
-        device: torch.device,
-        *,
-        workers: int | None = None,
-        rows_per_cut: int | None = None,
-    ) -> Self:
-        """Return one for pieces of at most so many rows, `workers` at once, that are differentiated."""
-        return cls()
-
-    @abstractmethod
     def segment(
         self,
         model: Reasoner,
@@ -60,7 +75,13 @@ class Backend(ABC):
         perturbation: Perturbation | None = None,
         tracked: int | None = None,
     ) -> State:
-        """Return what `model.segment` returns.
+        """Return what `model.segment` returns."""
+        rule = perturbation or model.config.path
+        return self.compute(Segment(model, state, x, keys, depths, rule, tracked))
+
+    @abstractmethod
+    def compute(self, segment: Segment) -> State:
+        """Return what `segment.composed` returns.
 
         Outside of `map`, rows may be shared among threads where no graph is recorded.
         """
@@ -81,26 +102,23 @@ def _name_of(thing: Any) -> str | None:
 BACKENDS: Registry[type[Backend]] = Registry("backends", _name_of)
 
 
+def default_backend(
+    config: ReasonerConfig, device: torch.device = CPU, *, workers: int | None = None
+) -> Backend:
+    """Return the fast one for models of this config."""
+    return BACKENDS["cpu"].solving(config, device, workers=workers)
+
+
 @register
 class Eager(Backend):
     """Runs, line by line, what stands in `eqr.model`."""
 
     name = "eager"
 
-    def segment(
-        self,
-        model: Reasoner,
-        state: State,
-        x: Tensor,
-        keys: Tensor,
-        depths: Tensor,
-        *,
-        perturbation: Perturbation | None = None,
-        tracked: int | None = None,
-    ) -> State:
+    def compute(self, segment: Segment) -> State:
         """Ask the model, inside of another backend's calls too."""
         with computed_by({}):
-            return model.segment(state, x, keys, depths, perturbation=perturbation, tracked=tracked)
+            return segment.composed()
 
     def alone(self) -> AbstractContextManager[None]:
         """Compute by definitions alone."""

@@ -8,12 +8,10 @@ import time
 from typing import Any, Self
 
 import torch
-from torch import Tensor
 
-from eqr.backends.base import Backend
+from eqr.backends.base import CPU, Backend, Segment
 from eqr.model.config import ReasonerConfig
 from eqr.model.definitions import noise_vectors, transformed
-from eqr.model.operator import Perturbation
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
 from eqr.registry import register
@@ -38,51 +36,35 @@ class Compiled(Backend):
         self._replayed = torch.compile(_segment, dynamic=False, fullgraph=True, mode=mode)
 
     @classmethod
-    def solving(cls, config: ReasonerConfig, device: torch.device, *, workers: int | None = None) -> Self:
+    def solving(
+        cls, config: ReasonerConfig, device: torch.device = CPU, *, workers: int | None = None
+    ) -> Self:
         """Record graphs where there is CUDA."""
         return cls(cuda_graphs=device.type == "cuda")
 
-    def segment(
-        self,
-        model: Reasoner,
-        state: State,
-        x: Tensor,
-        keys: Tensor,
-        depths: Tensor,
-        *,
-        perturbation: Perturbation | None = None,
-        tracked: int | None = None,
-    ) -> State:
+    def compute(self, segment: Segment) -> State:
         """Fill up, run, and take the rows that were asked for."""
         from torch._dynamo import config  # takes seconds to load
 
-        perturbation = perturbation or model.config.path
+        model, x, how = segment.model, segment.x, (segment.perturbation, segment.tracked)
         if transformed():
-            return model.segment(state, x, keys, depths, perturbation=perturbation, tracked=tracked)
-        if perturbation.noise:
+            return segment.composed()
+        if segment.perturbation.noise:
             noise_vectors(model.config.width, x.device)  # cannot be drawn in a graph
-        rows = state.rows
+        rows = segment.state.rows
         filled = torch.arange(1 << (rows - 1).bit_length(), device=x.device).clamp(max=rows - 1)
-        latents = state.map(lambda latent: latent.index_select(1, filled))
-        given = latents, x.index_select(1, filled), keys[filled], depths[filled]
+        latents = segment.state.map(lambda latent: latent.index_select(1, filled))
+        given = latents, x.index_select(1, filled), segment.keys[filled], segment.depths[filled]
         recording = torch.is_grad_enabled()
         run = self._plain if recording else self._replayed
-        kind, began = (id(model), len(filled), recording, perturbation, tracked), time.perf_counter()
+        kind, began = (id(model), len(filled), recording, *how), time.perf_counter()
         with config.patch(recompile_limit=VARIANTS):
-            after: Any = run(model, *given, perturbation, tracked)
+            after: Any = run(model, *given, *how)
         if kind not in self._known:
             self._known.add(kind)
             self.compile_seconds += time.perf_counter() - began
         return State(*(latent[:, :rows].clone() for latent in after.tensors()))
 
 
-def _segment(
-    model: Reasoner,
-    state: State,
-    x: Tensor,
-    keys: Tensor,
-    depths: Tensor,
-    perturbation: Perturbation,
-    tracked: int | None,
-) -> State:
-    return model.segment(state, x, keys, depths, perturbation=perturbation, tracked=tracked)
+def _segment(model: Reasoner, *given: Any) -> State:
+    return Segment(model, *given).composed()

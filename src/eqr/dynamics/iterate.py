@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from eqr.backends import Backend, backend_named, default_backend
+from eqr.backends import BACKENDS, Backend, default_backend
 from eqr.dynamics.halting import HaltingRule, parse_halting
 from eqr.dynamics.rows import Rows, leaves, take
 from eqr.errors import UserError
@@ -308,7 +308,7 @@ def operator_of(f: Any, perturb: Perturbation | Own | None, backend: Backend | s
     if isinstance(f, Reasoner):
         rule, named = f.config.path if isinstance(perturb, Own) else perturb, (f.config, f.embedding.device)
         if not isinstance(backend, Backend):
-            backend = default_backend(*named) if backend is None else backend_named(backend, *named)
+            backend = default_backend(*named) if backend is None else BACKENDS[backend].solving(*named)
         return Reasoning(f, rule or STILL, backend)
     return Function(f, STILL if perturb is None or isinstance(perturb, Own) else perturb)
 

@@ -12,13 +12,11 @@ from pathlib import Path
 
 import torch
 from filelock import FileLock
-from torch import Tensor
 
-from eqr.backends import Backend, Eager, default_backend
+from eqr.backends import Backend, Eager, Segment, default_backend
+from eqr.backends.cpu import kernels
 from eqr.backends.cpu.row_executor import one_thread
 from eqr.model.config import ReasonerConfig
-from eqr.model.operator import Perturbation
-from eqr.model.reasoner import Reasoner
 from eqr.model.state import State
 from eqr.progress import preparing
 from eqr.tasks.compiled import COMPILING
@@ -35,8 +33,6 @@ def ready() -> bool:
 
 
 def _place() -> Path | None:
-    from eqr.backends.cpu import kernels
-
     path = kernels.square_distances.stats.cache_path
     return None if path is None else Path(path)
 
@@ -56,25 +52,14 @@ class EagerFirst(Backend):
             start_new_session=True,  # Ctrl-C is not for it
         )  # fmt: skip
 
-    def segment(
-        self,
-        model: Reasoner,
-        state: State,
-        x: Tensor,
-        keys: Tensor,
-        depths: Tensor,
-        *,
-        perturbation: Perturbation | None = None,
-        tracked: int | None = None,
-    ) -> State:
+    def compute(self, segment: Segment) -> State:
         """Ask eager, and from some segments on the kernels."""
-        self._rows += state.rows
+        self._rows += segment.state.rows
         if self._then is None and self._rows > ROWS:
             with preparing(COMPILING):
                 self._beside.wait()
             self._then = default_backend(self._config)
-        computing = self._then or self._eager
-        return computing.segment(model, state, x, keys, depths, perturbation=perturbation, tracked=tracked)
+        return (self._then or self._eager).compute(segment)
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -126,18 +126,6 @@ def gate_gradient(both, towards, to_both, rows, width):
 
 
 @_exact
-def add_chosen(h, vectors, chosen, scale, out, rows, width):
-    """out = h + scale * vectors[chosen], row by row; `chosen` is int64."""
-    sources, targets = matrix(h, rows, width), matrix(out, rows, width)
-    picked = indices(chosen, rows)
-    for i in range(rows):
-        vector = matrix(vectors + 4 * width * picked[i], 1, width)[0]
-        row, moved = sources[i], targets[i]
-        for j in range(width):
-            moved[j] = row[j] + scale * vector[j]
-
-
-@_exact
 def damp_and_add_chosen(z, moved, share, vectors, chosen, scale, out, rows, width):
     """out = z + share * (moved - z) + scale * vectors[chosen], row by row."""
     olds, news, targets = matrix(z, rows, width), matrix(moved, rows, width), matrix(out, rows, width)
