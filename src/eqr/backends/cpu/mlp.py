@@ -331,7 +331,8 @@ def laid_out(up, down, inputs, hidden, width, back):
     downs, upright = np.zeros((width, half), dtype=F4), np.zeros((2 * half, columns), dtype=F4)
     downs[:, :hidden] = matrix(down, width, hidden)
     source = matrix(up, 2 * hidden, inputs)
-    upright[:hidden, :inputs], upright[half : half + hidden, :inputs] = source[:hidden], source[hidden:]
+    for j in range(hidden):  # row by row is a copy of memory, a whole matrix would go number by number
+        upright[j, :inputs], upright[half + j, :inputs] = source[j], source[hidden + j]
     ups_sum = np.zeros((_tiled(2 * half, columns), columns), dtype=F4)
     return (
         _both_turned(up, inputs, hidden, half), downs, upright,
@@ -441,7 +442,8 @@ def hand_over(laid, to_up, to_down, inputs, hidden, width):
     """Write what `run_back` added up, without the padding."""
     _, downs, _, ups_sum, downs_sum = laid
     half, ups_out = downs.shape[1], matrix(to_up, 2 * hidden, inputs)
-    ups_out[:hidden], ups_out[hidden:] = ups_sum[:hidden, :inputs], ups_sum[half : half + hidden, :inputs]
+    for j in range(hidden):
+        ups_out[j], ups_out[hidden + j] = ups_sum[j, :inputs], ups_sum[half + j, :inputs]
     matrix(to_down, width, hidden)[:] = downs_sum[:width, :hidden]
 
 
