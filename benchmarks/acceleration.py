@@ -14,11 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eqr.model.definitions import row_key
+from eqr.dynamics.iterate import iterate
 from eqr.model.operator import Application, Noise, Perturbation
 from eqr.model.reasoner import Reasoner
-from eqr.solve import Budget, load
-from eqr.solve.rollout import Dynamics, unroll
+from eqr.solve import load
 from eqr.tasks import task_named
 
 SHARES = (0.5, 0.8, 0.9, 0.95, 1.0)
@@ -73,11 +72,10 @@ def valid_by_depth(reasoner: Reasoner, puzzles: NDArray[np.uint8], depth: int) -
     """Return the share of valid answers after each segment, one start each."""
     assert reasoner.config.task is not None
     task = task_named(reasoner.config.task)
-    dynamics = Dynamics(reasoner, Budget(depth=depth), window=1)
     with torch.inference_mode():
-        rows = dynamics.begin(puzzles, [row_key(0, puzzle, 0) for puzzle in puzzles])
-    steps = unroll(dynamics, rows)
-    return np.array([task.check_many(puzzles, s.advanced.reading.tokens.numpy()).mean() for s in steps])
+        x = reasoner.embed(puzzles)
+        turns = iterate(reasoner, x, reasoner.start(x, seed=0), depth=depth)
+        return np.array([task.check_many(puzzles, turn.reading.tokens.numpy()).mean() for turn in turns])
 
 
 def main() -> None:
