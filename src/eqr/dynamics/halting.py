@@ -82,11 +82,7 @@ class FixedDepth(HaltingRule):
     numbers: ClassVar[tuple[str, ...]] = ("depth",)
     kind: Literal["depth"] = "depth"
     depth: Segments
-
-    @property
-    def needs_heads(self) -> bool:
-        """Depths are enough."""
-        return False
+    needs_heads: ClassVar[bool] = False
 
     def update(self, memory: Memory, reading: Reading, depths: Tensor) -> tuple[Memory, Tensor]:
         """Compare depths."""
@@ -115,11 +111,7 @@ class AnswerAccepted(_Patient):
 
     numbers: ClassVar[tuple[str, ...]] = ("patience",)
     kind: Literal["valid"] = "valid"
-
-    @property
-    def uses_verifier(self) -> bool:
-        """Yes: that is all it looks at."""
-        return True
+    uses_verifier: ClassVar[bool] = True
 
     def _calm(self, reading: Reading) -> Tensor:
         if reading.accepted is None:
@@ -136,16 +128,8 @@ class ResidualBelow(_Patient):
     numbers: ClassVar[tuple[str, ...]] = ("tolerance", "patience")
     kind: Literal["residual"] = "residual"
     tolerance: PositiveFloat
-
-    @property
-    def needs_heads(self) -> bool:
-        """The residual is enough."""
-        return False
-
-    @property
-    def settles(self) -> bool:
-        """Yes: the state does not move."""
-        return True
+    needs_heads: ClassVar[bool] = False
+    settles: ClassVar[bool] = True
 
     def _calm(self, reading: Reading) -> Tensor:
         return reading.residual < self.tolerance
@@ -157,11 +141,7 @@ class AnswerStable(HaltingRule):
     numbers: ClassVar[tuple[str, ...]] = ("patience",)
     kind: Literal["stable"] = "stable"
     patience: Segments = 2
-
-    @property
-    def settles(self) -> bool:
-        """Yes: the answer does not change."""
-        return True
+    settles: ClassVar[bool] = True
 
     def start(self, rows: int, *, device: torch.device | None = None) -> Memory:
         """The count, and a hash of the last answer."""
@@ -292,7 +272,6 @@ def parse_halting(text: str) -> HaltingRule | None:
     if len(numbers) > len(names):
         takes = " and ".join(names) or "no number"
         raise UserError(f"--halt {text}: {word} takes {takes}, not {len(numbers)} numbers")
-    rule: HaltingRule = cls.from_json(
-        {**given, **dict(zip(names, numbers, strict=False))}, where=f"--halt {text}"
-    )
+    fields = {**given, **dict(zip(names, numbers, strict=False))}
+    rule: HaltingRule = cls.from_json(fields, where=f"--halt {text}")
     return rule

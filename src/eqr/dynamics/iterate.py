@@ -10,21 +10,43 @@ same four. Nothing here sets a grad mode: the caller's holds.
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
 
 from eqr.backends import BACKENDS, Backend, default_backend
 from eqr.dynamics.halting import HaltingRule, parse_halting
-from eqr.dynamics.rows import Rows, leaves, take
+from eqr.dynamics.rows import leaves, take
 from eqr.errors import UserError
 from eqr.model.definitions import truncated_normal
 from eqr.model.operator import STILL, Perturbation
 from eqr.model.reasoner import Reasoner
 from eqr.model.state import Input, Reading, State
 from eqr.tasks import task_named
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the next segment needs of trajectories under way; row i of everything belongs to trajectory i."""
+
+    x: Any
+    """What conditions the operator: of a reasoner an `Input`."""
+    state: Any
+    """Of a reasoner a `State`."""
+    keys: Tensor
+    """(rows,) int64: stand for (seed, puzzle, restart) and decide what a row draws at random."""
+    depths: Tensor
+    """(rows,) int64: segments behind each row."""
+    memory: Any = ()
+    """What the halting rule remembers."""
+    history: Any = ()
+    """What the solver remembers."""
+    noted: Any = ()
+    """What the observer has noted."""
+
+    def __len__(self) -> int:
+        return len(self.keys)
 
 
 class Operator(Protocol):
@@ -232,11 +254,16 @@ class Dynamics:
             return replace(turn, rows=replace(turn.rows, history=history, state=state))
 
 
-def unroll(dynamics: Dynamics, rows: Rows) -> Iterator[Turn]:
-    """Advance rows until each has ended; a row that has ended leaves and never changes again."""
-    numbers = torch.arange(len(rows), device=rows.keys.device)
+def unroll(dynamics: Dynamics, rows: Rows, *, most: int | None = None) -> Iterator[Turn]:
+    """Advance rows until each has ended; a row that has ended leaves and never changes again.
+
+    All end after `most` turns, wherever rows began to count.
+    """
+    numbers, turns = torch.arange(len(rows), device=rows.keys.device), 0
     while len(rows):
-        turn = replace(dynamics.advance(rows), numbers=numbers)
+        turn, turns = replace(dynamics.advance(rows), numbers=numbers), turns + 1
+        if turns == most:
+            turn = replace(turn, done=torch.ones_like(turn.done))
         yield turn
         rows = turn.rows
         if bool(turn.done.any()):
@@ -244,13 +271,8 @@ def unroll(dynamics: Dynamics, rows: Rows) -> Iterator[Turn]:
             rows, numbers = take(rows, going), numbers[going]
 
 
-class Own(Enum):
-    """Stands for what belongs to the model."""
-
-    OWN = "the model's own"
-
-
-OWN = Own.OWN
+Perturb: TypeAlias = Perturbation | Literal["own"] | None
+"""Damping and noise: a model's own, others, or neither."""
 
 
 def iterate(
@@ -260,7 +282,7 @@ def iterate(
     *,
     depth: int = 64,
     halting: HaltingRule | str | None = None,
-    perturb: Perturbation | Own | None = OWN,
+    perturb: Perturb = "own",
     backend: Backend | str | None = None,
     solver: Solver | None = None,
 ) -> Iterator[Turn]:
@@ -291,26 +313,17 @@ def iterate(
         keys = torch.arange(count, device=device)
     most = depth if depths is None else depth + int(depths.max())
     dynamics = Dynamics(operator=operator, depth=most, halting=halting, judge=_judge_of(f), solver=solver)
-    return _at_most(depth, unroll(dynamics, dynamics.start(x, z, keys, depths)))
+    return unroll(dynamics, dynamics.start(x, z, keys, depths), most=depth)
 
 
-def _at_most(depth: int, turns: Iterator[Turn]) -> Iterator[Turn]:
-    """End after `depth` turns, wherever rows began to count."""
-    for number, turn in enumerate(turns, start=1):
-        if number == depth:
-            yield replace(turn, done=torch.ones_like(turn.done))
-            return
-        yield turn
-
-
-def operator_of(f: Any, perturb: Perturbation | Own | None, backend: Backend | str | None) -> Operator:
+def operator_of(f: Any, perturb: Perturb, backend: Backend | str | None) -> Operator:
     """Return what iterates `f`."""
     if isinstance(f, Reasoner):
-        rule, named = f.config.path if isinstance(perturb, Own) else perturb, (f.config, f.embedding.device)
+        rule, named = f.config.path if perturb == "own" else perturb, (f.config, f.embedding.device)
         if not isinstance(backend, Backend):
             backend = default_backend(*named) if backend is None else BACKENDS[backend].solving(*named)
         return Reasoning(f, rule or STILL, backend)
-    return Function(f, STILL if perturb is None or isinstance(perturb, Own) else perturb)
+    return Function(f, STILL if perturb is None or perturb == "own" else perturb)
 
 
 def _rows_of(tree: Any) -> tuple[int, torch.device]:

@@ -1,4 +1,4 @@
-"""`Rows`: trajectories side by side, and what can be done to anything that is held row by row.
+"""What can be done to anything that is held row by row.
 
 A tree is a tensor, a tuple or dict of trees, a dataclass of trees, or None. Its tensors count rows along
 their first axis, unless the dataclass says otherwise (`row_axes`). Picking, overwriting, joining, cutting and
@@ -7,7 +7,7 @@ beside `Rows`, adds a field and nothing else.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -103,26 +103,3 @@ def merge(mask: Tensor, new: Tree, old: Tree) -> Tree:
         return torch.where(mask.view(*(1,) * axis, -1, *(1,) * (mine.dim() - axis - 1)), mine, theirs)
 
     return each(chosen, new, old)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What the next segment needs of trajectories under way; row i of everything belongs to trajectory i."""
-
-    x: Any
-    """What conditions the operator: of a reasoner an `Input`."""
-    state: Any
-    """Of a reasoner a `State`."""
-    keys: Tensor
-    """(rows,) int64: stand for (seed, puzzle, restart) and decide what a row draws at random."""
-    depths: Tensor
-    """(rows,) int64: segments behind each row."""
-    memory: Any = ()
-    """What the halting rule remembers."""
-    history: Any = ()
-    """What the solver remembers."""
-    noted: Any = ()
-    """What the observer has noted."""
-
-    def __len__(self) -> int:
-        return len(self.keys)

@@ -36,8 +36,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eqr.backends import Backend, default_backend
-from eqr.dynamics.iterate import Turn
-from eqr.dynamics.rows import Rows, join, put, take
+from eqr.dynamics.iterate import Rows, Turn
+from eqr.dynamics.rows import join, put, take
 from eqr.errors import UserError
 from eqr.model.definitions import row_key
 from eqr.model.reasoner import Reasoner

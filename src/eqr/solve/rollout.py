@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eqr.backends import Backend, default_backend
-from eqr.dynamics.iterate import Dynamics, Operator, Reasoning, Turn, unroll
-from eqr.dynamics.rows import Rows, put, take
+from eqr.dynamics.iterate import Dynamics, Operator, Reasoning, Rows, Turn, unroll
+from eqr.dynamics.rows import put, take
 from eqr.errors import UserError, brief
 from eqr.model.config import ReasonerConfig
 from eqr.model.definitions import row_key

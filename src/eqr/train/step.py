@@ -13,8 +13,8 @@ from torch import Tensor
 
 from eqr.backends import Backend
 from eqr.data import Batch
-from eqr.dynamics.iterate import Dynamics, Reasoning
-from eqr.dynamics.rows import Rows, chunk, put, take, write
+from eqr.dynamics.iterate import Dynamics, Reasoning, Rows
+from eqr.dynamics.rows import chunk, put, take, write
 from eqr.model.config import ReasonerConfig
 from eqr.model.definitions import scramble
 from eqr.model.reasoner import Reasoner
