@@ -45,7 +45,7 @@ def test_latin_squares_are_declared_in_five_lines(example):
 def test_it_trains_and_solves(example, tmp_path, capsys):
     example["main"](tmp_path / "run", TINY)
     said = capsys.readouterr().out
-    assert "exact accuracy by depth: {'exact@1'" in said
+    assert "exact accuracy by depth: {'exact@4'" in said
     assert re.search(r"depth (\d+) \((settled|out of segments)\), NFE \1\b", said)
 
 

@@ -69,7 +69,9 @@ def test_forward_derivatives_are_those_of_reverse(call):
     assert found is not None
     x.requires_grad_()
     (back,) = torch.autograd.grad(function(x, *others), x, towards)
-    assert torch.allclose((found * towards).sum(), (back * tangent).sum(), rtol=1e-4)
+    one, other = found * towards, back * tangent
+    size = float(one.abs().sum() + other.abs().sum())  # of terms that may cancel
+    assert float((one.sum() - other.sum()).abs()) < 1e-6 * size
 
 
 @pytest.mark.parametrize("call", LOOKED_INTO)

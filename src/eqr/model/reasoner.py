@@ -66,6 +66,11 @@ class Reasoner(Saved):
         moved = self.segment(z, x.embedding, keys, depths, perturbation=STILL)
         return replace(moved, keys=z.keys, depths=None if z.depths is None else z.depths + 1)
 
+    @property
+    def still(self) -> Perturbation:
+        """Its own damping, without noise."""
+        return self.config.path.still
+
     def embed(self, puzzles: str | NDArray[Any] | Tensor, identity: int = 0, *, copies: int = 1) -> Input:
         """Embed a puzzle as typed, or puzzles as tokens (rows, cells), each so many times.
 
