@@ -96,6 +96,12 @@ class State:
             return self.map(work, other)
         return self.map(lambda latent: work(latent, other))
 
+    def copies(self, count: int) -> "State":
+        """Return so many copies of every row, side by side."""
+        rows = torch.arange(self.rows, device=self.answer.device).repeat_interleave(count)
+        keys, depths = (None if part is None else part[rows] for part in (self.keys, self.depths))
+        return replace(self.map(lambda latent: latent[:, rows]), keys=keys, depths=depths)
+
     def flat(self) -> Tensor:
         """Return each row as one vector, (rows, coordinates)."""
         return torch.cat([latent.transpose(0, 1).flatten(1) for latent in self.tensors()], dim=1)
