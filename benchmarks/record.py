@@ -34,7 +34,7 @@ from eqr.solve import Budget, load
 from eqr.solve.candidates import Candidates, Status
 
 HALTING = "head+stable:1"
-DEPTHS = (16, 64, 256, 1024)
+DEPTHS = (16, 64, 256, 1024, 4096)
 BREADTH, RACE_DEPTH = 8, 64
 FEWEST = 10
 """Puzzles of a source that has a column."""
